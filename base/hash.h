@@ -1,0 +1,35 @@
+/* 128-bit hashes of content, XXH3 (not for credentials: those go through SHA-256, base/digest.h). */
+#ifndef LARDER_BASE_HASH_H
+#define LARDER_BASE_HASH_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "base/slice.h"
+
+typedef struct lar_hash {
+    uint8_t bytes[16];
+} lar_hash;
+
+lar_hash lar_hash_of(lar_slice s);
+/* H(a, b): chains a hash with more bytes; order and borders matter. */
+lar_hash lar_hash_chain(lar_hash before, lar_slice more);
+lar_hash lar_hash_join(lar_hash a, lar_hash b);
+
+static inline bool lar_hash_eq(lar_hash a, lar_hash b) { return memcmp(a.bytes, b.bytes, 16) == 0; }
+static inline uint64_t lar_hash_low(lar_hash h) {
+    uint64_t v;
+    memcpy(&v, h.bytes, 8);
+    return v;
+}
+
+/* Streaming, for text that is decoded piece by piece. Embedded, 64-byte aligned by its type. */
+typedef struct lar_hasher {
+    _Alignas(64) unsigned char state[640];
+} lar_hasher;
+void lar_hasher_init(lar_hasher *h);
+void lar_hasher_add(lar_hasher *h, const void *bytes, size_t len);
+lar_hash lar_hasher_end(lar_hasher *h);
+
+#endif

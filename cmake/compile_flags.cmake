@@ -1,0 +1,20 @@
+# One interface target carries the flags of all of larder's own code.
+add_library(larder_flags INTERFACE)
+target_compile_definitions(larder_flags INTERFACE _GNU_SOURCE LARDER_VERSION="${PROJECT_VERSION}")
+target_include_directories(larder_flags INTERFACE ${PROJECT_SOURCE_DIR})
+target_compile_options(larder_flags INTERFACE
+  -Wall -Wextra -Wconversion -Wshadow -Wvla -Wstrict-prototypes -Wmissing-prototypes
+  -fno-strict-aliasing -fno-common -fstack-protector-strong)
+if(LARDER_WERROR)
+  target_compile_options(larder_flags INTERFACE -Werror)
+endif()
+if(LARDER_SANITIZE)
+  add_compile_options(-fsanitize=${LARDER_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  add_link_options(-fsanitize=${LARDER_SANITIZE})
+  add_compile_definitions(LARDER_SANITIZED)
+endif()
+if(LARDER_FUZZ)
+  add_compile_options(-fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all)
+  add_link_options(-fsanitize=address,undefined)
+  add_compile_definitions(LARDER_SANITIZED)
+endif()

@@ -1,0 +1,48 @@
+/* Reads hit and miss tokens in every provider's spelling, from a JSON answer or from a stream's events.
+ * Absent is unknown, never 0. Numbers are clamped, never negative; the raw ones are kept. */
+#ifndef LARDER_GATEWAY_USAGE_H
+#define LARDER_GATEWAY_USAGE_H
+
+#include <stdbool.h>
+
+#include "base/json.h"
+#include "policies/protocol.h"
+#include "store/journal.h"
+
+/* Of a provider profile: is the cached part inside prompt_tokens (OpenAI, DeepSeek) or beside it (Anthropic)?
+ * BY_SPELLING decides by the field that was found. */
+typedef enum lar_usage_rule { LAR_USAGE_BY_SPELLING, LAR_USAGE_INCLUDED, LAR_USAGE_BESIDE } lar_usage_rule;
+
+/* Embedded, zero-initialised by init. */
+typedef struct lar_usage {
+    lar_usage_rule rule;
+    lar_tokens raw;        /* the last value of each field that was seen */
+    lar_spelling spelling;
+    bool seen;             /* a usage object was found */
+    bool error_seen;       /* the body or an event is an error object (S-15, H-47, R-10) */
+    bool finished;         /* a terminal marker was seen: [DONE], message_stop, response.completed, finish_reason */
+    bool done;             /* the very last event: [DONE], message_stop, response.completed/failed/incomplete */
+    bool content_seen;     /* an event carried content or a tool call */
+    bool odd;              /* values contradicted each other or had a wrong type */
+    lar_json json;         /* work tree, kept between events */
+} lar_usage;
+
+void lar_usage_init(lar_usage *u, lar_usage_rule rule);
+void lar_usage_release(lar_usage *u);
+void lar_usage_reset(lar_usage *u, lar_usage_rule rule);
+
+/* What an event is to the relay. */
+typedef enum lar_usage_kind {
+    LAR_USAGE_OTHER,      /* forward */
+    LAR_USAGE_ONLY_CHUNK, /* a chat chunk with empty `choices` and a usage: drop it if the client did not ask (S-20) */
+    LAR_USAGE_DONE        /* [DONE] */
+} lar_usage_kind;
+
+/* One event's data. Broken JSON is counted as odd, never an error (S-21). */
+lar_usage_kind lar_usage_event(lar_usage *u, lar_protocol p, lar_slice type, lar_slice data);
+/* A whole JSON answer. Leading blank lines and a BOM are skipped (DeepSeek's keep-alives, J-18). */
+void lar_usage_body(lar_usage *u, lar_protocol p, lar_slice body);
+/* The normalised counts. Returns true if they had to be clamped. */
+bool lar_usage_tokens(const lar_usage *u, lar_tokens *out);
+
+#endif

@@ -1,0 +1,78 @@
+/* larder's store: one LMDB environment with journal, roll-ups and recall memory.
+ *
+ * One writer thread commits in groups; callers only queue and never wait. Other processes may read while
+ * larder runs (lar_store_open with read_only). Files are 0600 in a directory of 0700. */
+#ifndef LARDER_STORE_STORE_H
+#define LARDER_STORE_STORE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/error.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "base/metrics.h"
+#include "store/journal.h"
+
+typedef struct lar_store lar_store;
+
+typedef struct lar_store_options {
+    const char *dir;
+    bool read_only;             /* for stats, tail and export: no writer thread, no locks taken for writing */
+    uint64_t map_bytes_max;     /* 0 = 1 GiB; the map grows to it in steps, then the oldest go first */
+    uint64_t retention_ms;      /* journal records older than this are removed; 0 = 90 days */
+    uint64_t memory_retention_ms; /* recall records not used for this long are removed; 0 = 7 days */
+    uint32_t commit_ms;         /* 0 = 10: a queued record is in a transaction after this at the latest */
+    uint32_t sync_ms;           /* 0 = 1000: fsync interval; process death loses nothing committed, power may lose this much */
+    uint32_t queue_records_max; /* 0 = 65536; records over it are dropped and counted */
+    uint32_t memory_bytes_max;  /* 0 = 64 MiB: recall records held in memory beside the map */
+    lar_log *log;               /* borrowed, may be NULL */
+    lar_metrics *metrics;       /* borrowed, may be NULL */
+} lar_store_options;
+
+/* Opens or creates; starts the writer unless read_only. IO, VERSION, CORRUPT, NOT_FOUND (read_only and absent),
+ * BUSY (another larder writes here). */
+LAR_MUST_USE lar_error lar_store_open(const lar_store_options *o, lar_store **out, lar_diag *d);
+/* Flushes the queue, syncs, stops the writer, frees. Other threads must have stopped using it. */
+void lar_store_close(lar_store *s);
+
+/* Queues a copy. Any thread; never blocks on disk. */
+void lar_store_journal(lar_store *s, const lar_journal_record *r);
+/* Returns once all that was queued before is committed (tests, shutdown). */
+void lar_store_flush(lar_store *s);
+
+/* Recall memory; signatures fit lar_memory_ops (ctx = lar_store). Any thread. */
+lar_error lar_store_memory_get(void *store, const lar_hash *key, lar_buf *out);
+void lar_store_memory_put(void *store, const lar_hash *key, lar_slice value);
+
+/* -- queries: any thread or process, in a read transaction of their own ------------------------------ */
+
+typedef struct lar_journal_filter {
+    int64_t since_ms, until_ms; /* 0 = open */
+    lar_slice model, route, upstream; /* exact, or prefix when ending in '*'; empty = all */
+    uint64_t tenant;            /* 0 = all */
+} lar_journal_filter;
+
+/* Calls `each` for the matching records, oldest first, until it returns false. `seq` is the record's place in
+ * the journal (grows, never reused). Starts behind `after_seq`. Damaged records are skipped and counted. */
+typedef bool (*lar_journal_each)(void *ctx, uint64_t seq, const lar_journal_record *r);
+LAR_MUST_USE lar_error lar_store_scan(lar_store *s, const lar_journal_filter *f, uint64_t after_seq,
+                                      lar_journal_each each, void *ctx, uint64_t *damaged);
+
+typedef enum lar_rollup_step { LAR_ROLLUP_MINUTE, LAR_ROLLUP_HOUR, LAR_ROLLUP_DAY } lar_rollup_step;
+/* Sums over one step for one (model, route, tenant). Unknown token counts are counted, never added as 0. */
+typedef struct lar_rollup {
+    int64_t start_ms;
+    char model[LAR_JREC_NAME_BYTES], route[LAR_JREC_NAME_BYTES];
+    uint64_t tenant;
+    uint64_t requests, completed, usage_known;
+    uint64_t prompt, hit, miss, write, output; /* tokens, of requests with known usage */
+    uint64_t ttft_us_sum, total_us_sum, ttft_known;
+    uint64_t request_bytes, sent_bytes, response_bytes, edited;
+} lar_rollup;
+typedef bool (*lar_rollup_each)(void *ctx, const lar_rollup *r);
+LAR_MUST_USE lar_error lar_store_rollups(lar_store *s, lar_rollup_step step, const lar_journal_filter *f,
+                                         lar_rollup_each each, void *ctx);
+
+#endif
