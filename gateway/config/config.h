@@ -1,0 +1,120 @@
+/* The configuration: scalar options from config.def, and the lists (listeners, upstreams, routes, keys, aliases).
+ *
+ * Sources, later ones win: defaults, the YAML file, LARDER_* environment, flags. */
+#ifndef LARDER_GATEWAY_CONFIG_H
+#define LARDER_GATEWAY_CONFIG_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/buf.h"
+#include "base/digest.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "gateway/usage/usage.h"
+#include "policies/canon.h"
+
+/* What is known of a provider: decides usage rule, default paths and whether larder may ask for stream usage. */
+typedef enum lar_profile { LAR_PROFILE_GENERIC, LAR_PROFILE_DEEPSEEK, LAR_PROFILE_OPENAI, LAR_PROFILE_ANTHROPIC, LAR_PROFILE_VLLM, LAR_PROFILE_COUNT } lar_profile;
+typedef struct lar_profile_row {
+    const char *name;
+    lar_usage_rule usage_rule;
+    bool inject_usage;   /* add stream_options.include_usage where the client did not */
+    const char *auth_field; /* field that carries the upstream key: "authorization" or "x-api-key" */
+} lar_profile_row;
+const lar_profile_row *lar_profile_get(lar_profile p);
+
+typedef struct lar_url {
+    bool tls;
+    const char *host;       /* no brackets around an IPv6 literal */
+    uint16_t port;
+    const char *path;       /* "" or "/v1" ...: no trailing slash */
+    const char *authority;  /* for Host: host[:port], brackets kept, default port left out */
+    bool host_is_ip;        /* no SNI for literals (RFC 6066 3) */
+} lar_url;
+
+typedef struct lar_upstream_config {
+    const char *name;
+    lar_url url;
+    lar_profile profile;
+    const char *ca_file;            /* "" = the system's */
+    const char *key;                /* credential sent upstream in place of the client's; "" = the client's own goes on */
+    uint32_t connect_timeout_ms;    /* 10 s */
+    uint32_t first_byte_timeout_ms; /* 600 s: until the answer's head */
+    uint32_t first_event_timeout_ms;/* 600 s: from head to first body byte of a stream */
+    uint32_t idle_timeout_ms;       /* 300 s between bytes of an answer */
+    uint32_t total_timeout_ms;      /* 0 = none */
+    uint32_t pool_idle_ms;          /* 30 s a connection may wait for reuse, less if the upstream says so */
+    uint32_t pool_connections_max;  /* 64 idle connections kept, each loop */
+    uint32_t connections_max;       /* 1024 at once, each loop; over it requests wait */
+    uint32_t queue_max;             /* 1024 waiting requests, each loop; over it 503 */
+    uint32_t dns_ttl_ms;            /* 30 s */
+    int inject_usage;               /* -1 = as the profile says, 0, 1 */
+} lar_upstream_config;
+
+/* First matching route wins; without routes everything goes to the first upstream. */
+typedef struct lar_route_config {
+    const char *prefix;      /* "" = any; "/team-a" is cut off before the path goes on */
+    const char *model;       /* pattern with '*', "" = any */
+    const char *header_name, *header_value; /* "" = any */
+    uint32_t upstream;       /* index */
+    bool pass_through;       /* paths that are no known endpoint are allowed under this prefix */
+} lar_route_config;
+
+/* A client key of larder's own. Only its digest is kept. */
+typedef struct lar_key_config {
+    const char *tenant;
+    lar_digest digest;
+} lar_key_config;
+
+typedef struct lar_alias_config {
+    const char *from, *to; /* model names; `from` exact */
+} lar_alias_config;
+
+typedef struct lar_listen_config {
+    const char *text; /* as written */
+    const char *host;
+    uint16_t port;
+} lar_listen_config;
+
+typedef struct lar_config {
+    lar_arena arena; /* holds all text */
+#define LAR_OPT_BOOL bool
+#define LAR_OPT_U32 uint32_t
+#define LAR_OPT_U64 uint64_t
+#define LAR_OPT_MS uint32_t
+#define LAR_OPT_BYTES uint64_t
+#define LAR_OPT_TEXT const char *
+#define LAR_OPT_ENUM(name) uint32_t
+#define LAR_OPT(field, path, type, def, min, max, unit, reload, help) LAR_OPT_##type field;
+#include "gateway/config/config.def"
+#undef LAR_OPT
+    lar_listen_config *listens;
+    lar_upstream_config *upstreams;
+    lar_route_config *routes;
+    lar_key_config *keys;
+    lar_alias_config *aliases;
+    uint32_t listen_count, upstream_count, route_count, key_count, alias_count;
+    uint64_t rules_off_bits; /* from rules_off */
+} lar_config;
+
+typedef struct lar_config_flag {
+    const char *name, *value; /* "--listen" -> name "listen" */
+} lar_config_flag;
+
+/* Reads file (NULL = none), environment and flags into a fresh config (heap). CONFIG with file, line and column in
+ * `d` on any unknown key, wrong type, value out of range, missing file, unknown rule, or unreadable key file.
+ * Secrets come as `key_env: NAME` or `key_file: PATH`, never in the file itself (a literal is refused). */
+LAR_MUST_USE lar_error lar_config_load(const char *file, const lar_config_flag *flags, uint32_t flag_count,
+                                       lar_config **out, lar_diag *d);
+void lar_config_free(lar_config *c);
+
+LAR_MUST_USE lar_error lar_url_parse(lar_slice text, lar_arena *arena, lar_url *out, lar_diag *d);
+
+/* Documentation generated from the rows. */
+LAR_MUST_USE lar_error lar_config_help(lar_buf *out);     /* the options part of `larder serve --help` */
+LAR_MUST_USE lar_error lar_config_markdown(lar_buf *out); /* docs/config.md */
+LAR_MUST_USE lar_error lar_config_sample(lar_buf *out);   /* deploy/larder.example.yaml */
+
+#endif
