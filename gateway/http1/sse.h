@@ -11,17 +11,24 @@
 #include "base/slice.h"
 
 typedef struct lar_sse_event {
-    lar_slice type; /* the `event:` field, empty if none */
-    lar_slice data; /* `data:` lines joined with LF; borrows the parser until the next call */
+    lar_slice type; /* the `event:` field, empty if none; borrows the parser until the next call */
+    lar_slice data; /* `data:` lines joined with LF; borrows the parser or, for one line that came whole, the input:
+                       valid until the next call and while the input is */
     bool comment_only; /* no data line: a comment or a bare field; type and data are empty */
-    uint64_t wire_start, wire_end; /* the event's bytes on the wire, from the stream's start, its blank line included */
+    bool oversize;     /* over the limit: type and data are empty */
+    /* The event's bytes on the wire, from the stream's start, its blank line included. Events tile the stream: each
+     * starts where the one before ended. Only if a blank line's CR and LF come in different calls, the LF is counted
+     * to the following event: the event is not held back to wait for it. */
+    uint64_t wire_start, wire_end;
 } lar_sse_event;
 
 /* Embedded. */
 typedef struct lar_sse {
     lar_buf data, type, line;
+    lar_slice single; /* the only data line so far, not copied yet */
     uint64_t offset, event_start; /* bytes from the stream's start */
-    bool has_data, any_line, skip_lf, bom_done, oversize;
+    size_t event_bytes; /* of the event's lines so far, line ends not counted */
+    bool has_data, any_line, in_line, skip_lf, bom_done, oversize, handed;
     size_t event_bytes_max;
     uint8_t bom_seen;
 } lar_sse;
@@ -34,6 +41,9 @@ void lar_sse_reset(lar_sse *s);
  * taken, and the call is repeated with the rest. False: all taken, no complete event. An event over the limit is
  * still framed, with `data` empty. A CR LF pair split between calls counts as one line end. */
 bool lar_sse_next(lar_sse *s, const char *data, size_t len, size_t *used, lar_sse_event *e);
+/* The stream ended: hands out an event that only lacks its blank line, once. False if there is none. HTML 9.2.6 drops
+ * such an event and so must who shows it; for accounting, a last `data: [DONE]` without a blank line still counts. */
+bool lar_sse_eof(lar_sse *s, lar_sse_event *e);
 /* True while inside an event that has begun and not ended: nothing may be injected here. */
 bool lar_sse_inside(const lar_sse *s);
 
