@@ -1,0 +1,269 @@
+/* The pool of one upstream on one loop: idle connections, waiting leases, name resolution.
+ * Flow: request -> lar_lease_acquire -> idle connection, or lar_conn_open -> READY. Loop thread only; never blocks.
+ * Invariants: 1. a waiting lease is in the list and in no connection. 2. while leases wait, a connection is being
+ * opened for each of them or connections_max is reached. 3. open_count counts every connection not closing.
+ * Memory: connections are malloc'ed and freed in their last close callback. Not here: retries, health. */
+#include <stdlib.h>
+
+#include "base/ensure.h"
+#include "gateway/upstream/pool_internal.h"
+
+static void pump(lar_pool *p);
+
+static void tell(lar_lease *l, lar_lease_event_kind kind, lar_error e, const char *detail) {
+    l->on_event(l->owner, &(lar_lease_event){.kind = kind, .error = e, .detail = detail ? detail : ""});
+}
+
+static void wait_push(lar_pool *p, lar_lease *l) {
+    l->waiting_in = p;
+    l->next = NULL;
+    l->prev = p->wait_last;
+    if (p->wait_last)
+        p->wait_last->next = l;
+    else
+        p->wait_first = l;
+    p->wait_last = l;
+    p->waiting++;
+}
+
+static void wait_remove(lar_lease *l) {
+    lar_pool *p = l->waiting_in;
+    if (l->prev)
+        l->prev->next = l->next;
+    else
+        p->wait_first = l->next;
+    if (l->next)
+        l->next->prev = l->prev;
+    else
+        p->wait_last = l->prev;
+    l->waiting_in = NULL;
+    l->prev = l->next = NULL;
+    p->waiting--;
+}
+
+static void fail_all(lar_pool *p, lar_error e, const char *detail) {
+    while (p->wait_first) {
+        lar_lease *l = p->wait_first;
+        wait_remove(l);
+        tell(l, LAR_LEASE_FAILED, e, detail);
+    }
+}
+
+static void on_resolved(void *owner, lar_error e) {
+    lar_pool *p = owner;
+    if (e)
+        fail_all(p, e, "the name has no address, or the resolver failed");
+    else
+        pump(p);
+}
+
+lar_pool *lar_pool_new(const lar_pool_options *o) {
+    lar_pool *p = calloc(1, sizeof *p);
+    if (!p) return NULL;
+    p->o = *o;
+    lar_resolver_init(&p->resolver, o->loop, o->config->url.host, o->config->url.port, o->config->dns_ttl_ms);
+    p->resolver.on_done = on_resolved;
+    p->resolver.owner = p;
+    return p;
+}
+
+void lar_pool_close(lar_pool *p) {
+    p->closing = true;
+    lar_resolver_close(&p->resolver);
+    fail_all(p, LAR_SHUTDOWN, "");
+    while (p->idle) {
+        lar_upstream_conn *c = p->idle;
+        lar_pool_idle_remove(c);
+        lar_conn_close(c, LAR_CLOSE_NORMAL);
+    }
+}
+
+void lar_pool_free(lar_pool *p) {
+    if (!p) return;
+    LAR_ASSERT(p->open_count == 0 && p->waiting == 0 && !p->resolver.resolving);
+    free(p);
+}
+
+void lar_pool_idle_remove(lar_upstream_conn *c) {
+    lar_pool *p = c->pool;
+    if (c->prev)
+        c->prev->next = c->next;
+    else
+        p->idle = c->next;
+    if (c->next) c->next->prev = c->prev;
+    c->prev = c->next = NULL;
+    p->idle_count--;
+}
+
+static void idle_push(lar_pool *p, lar_upstream_conn *c) {
+    c->state = CONN_IDLE;
+    c->idle_since_ms = uv_now(p->o.loop);
+    c->prev = NULL;
+    c->next = p->idle;
+    if (p->idle) p->idle->prev = c;
+    p->idle = c;
+    p->idle_count++;
+    lar_deadline_set(&c->deadline, c->idle_ms_max);
+    lar_stream_read_start(&c->stream); /* to see the upstream close it */
+}
+
+static void hand_over(lar_upstream_conn *c, lar_lease *l) {
+    c->state = CONN_LEASED;
+    c->lease = l;
+    c->answered = c->answer_done = c->reusable = c->extra_bytes = false;
+    l->conn = c;
+    l->reused = c->used;
+    c->used = true;
+    lar_http1_expect(c->parser, false);
+    lar_deadline_clear(&c->deadline);
+    lar_stream_read_start(&c->stream);
+    tell(l, LAR_LEASE_READY, LAR_OK, NULL);
+}
+
+/* Newest idle connection that is still good; dead and unwanted ones are closed on the way. */
+static lar_upstream_conn *take_idle(lar_pool *p) {
+    uint64_t now = uv_now(p->o.loop);
+    while (p->idle) {
+        lar_upstream_conn *c = p->idle;
+        lar_pool_idle_remove(c);
+        bool old = now - c->idle_since_ms >= c->idle_ms_max;
+        if (!old && lar_resolver_has(&p->resolver, &c->peer) && !lar_stream_stale(&c->stream)) return c;
+        lar_metrics_add(p->o.metrics, LAR_METRIC_UPSTREAM_STALE_TOTAL, 1);
+        lar_conn_close(c, LAR_CLOSE_NORMAL);
+    }
+    return NULL;
+}
+
+/* Opens as many connections as leases wait for. */
+static void pump(lar_pool *p) {
+    while (p->wait_first && !p->closing && p->connecting < p->waiting && p->open_count < p->o.config->connections_max) {
+        if (!lar_resolver_fresh(&p->resolver)) {
+            lar_resolver_start(&p->resolver);
+            return;
+        }
+        lar_error e = lar_conn_open(p);
+        if (e) {
+            fail_all(p, e, "");
+            return;
+        }
+    }
+}
+
+void lar_lease_init(lar_lease *l, void (*on_event)(void *owner, const lar_lease_event *e), void *owner) {
+    *l = (lar_lease){.on_event = on_event, .owner = owner};
+}
+
+lar_error lar_lease_acquire(lar_pool *p, lar_lease *l) {
+    LAR_ASSERT(!l->conn && !l->waiting_in);
+    if (p->closing) return LAR_SHUTDOWN;
+    /* names are looked up again in time, so that connections to addresses that are gone get closed (H-33) */
+    if (p->idle && !lar_resolver_fresh(&p->resolver)) lar_resolver_start(&p->resolver);
+    lar_upstream_conn *c = l->fresh_only || p->wait_first ? NULL : take_idle(p);
+    if (c) {
+        lar_metrics_add(p->o.metrics, LAR_METRIC_UPSTREAM_REUSED_TOTAL, 1);
+        hand_over(c, l);
+        return LAR_OK;
+    }
+    if (p->waiting >= p->o.config->queue_max) return LAR_UPSTREAM_BUSY;
+    wait_push(p, l);
+    pump(p);
+    return LAR_OK;
+}
+
+void lar_pool_conn_open(lar_upstream_conn *c) {
+    lar_pool *p = c->pool;
+    p->connecting--;
+    p->good_address = c->address_index;
+    c->counted = true;
+    lar_metrics_add(p->o.metrics, LAR_METRIC_UPSTREAM_CONNECTS_TOTAL, 1);
+    lar_metrics_add(p->o.metrics, LAR_METRIC_UPSTREAM_CONNECTIONS, 1);
+    if (p->closing) {
+        lar_conn_close(c, LAR_CLOSE_NORMAL);
+        return;
+    }
+    lar_lease *l = p->wait_first;
+    if (!l) {
+        idle_push(p, c);
+        return;
+    }
+    wait_remove(l);
+    hand_over(c, l);
+}
+
+void lar_pool_conn_failed(lar_upstream_conn *c, lar_error e, const char *detail) {
+    lar_pool *p = c->pool;
+    p->connecting--;
+    lar_conn_close(c, LAR_CLOSE_RESET);
+    lar_lease *l = p->wait_first;
+    if (!l) return;
+    wait_remove(l);
+    tell(l, LAR_LEASE_FAILED, e, detail);
+    pump(p);
+}
+
+void lar_pool_conn_gone(lar_upstream_conn *c) {
+    lar_pool *p = c->pool;
+    p->open_count--;
+    pump(p);
+}
+
+lar_error lar_lease_send(lar_lease *l, const struct iovec *iov, uint32_t count, lar_stream_write_mode mode,
+                         bool *unsent) {
+    LAR_ASSERT(l->conn);
+    return lar_stream_write(&l->conn->stream, iov, count, mode, unsent);
+}
+
+void lar_lease_expect_head(lar_lease *l, bool to_head_request) {
+    LAR_ASSERT(l->conn);
+    lar_http1_expect(l->conn->parser, to_head_request);
+}
+
+const lar_http1_head *lar_lease_head(const lar_lease *l) {
+    LAR_ASSERT(l->conn);
+    return lar_http1_head_of(l->conn->parser);
+}
+
+size_t lar_lease_queued(const lar_lease *l) { return l->conn ? lar_stream_queued(&l->conn->stream) : 0; }
+
+void lar_lease_pause(lar_lease *l) {
+    if (l->conn) lar_stream_read_stop(&l->conn->stream);
+}
+
+void lar_lease_resume(lar_lease *l) {
+    if (l->conn) lar_stream_read_start(&l->conn->stream);
+}
+
+void lar_lease_release(lar_lease *l) {
+    if (l->waiting_in) {
+        wait_remove(l);
+        return;
+    }
+    lar_upstream_conn *c = l->conn;
+    if (!c) return;
+    lar_pool *p = c->pool;
+    l->conn = NULL;
+    c->lease = NULL;
+    bool keep = c->answer_done && c->reusable && !c->extra_bytes && lar_stream_queued(&c->stream) == 0 && !p->closing;
+    if (keep && p->wait_first) {
+        lar_lease *next = p->wait_first;
+        wait_remove(next);
+        hand_over(c, next);
+        return;
+    }
+    if (keep && p->idle_count < p->o.config->pool_connections_max)
+        idle_push(p, c);
+    else
+        lar_conn_close(c, LAR_CLOSE_NORMAL);
+}
+
+void lar_lease_cancel(lar_lease *l) {
+    if (l->waiting_in) {
+        wait_remove(l);
+        return;
+    }
+    lar_upstream_conn *c = l->conn;
+    if (!c) return;
+    l->conn = NULL;
+    c->lease = NULL;
+    lar_conn_close(c, LAR_CLOSE_RESET);
+}

@@ -1,0 +1,84 @@
+/* Connections to one upstream: a pool per upstream and loop thread, and leases on its connections.
+ *
+ * A request embeds a lease and gets events; everything runs on the pool's loop. No event comes from inside
+ * lar_lease_send, _pause, _resume, _release or _cancel. READY or FAILED may come from inside lar_lease_acquire. */
+#ifndef LARDER_GATEWAY_UPSTREAM_H
+#define LARDER_GATEWAY_UPSTREAM_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/uio.h>
+#include <uv.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/metrics.h"
+#include "gateway/config/config.h"
+#include "gateway/http1/http1.h"
+#include "gateway/net/stream.h"
+
+typedef struct lar_pool lar_pool;
+typedef struct lar_upstream_conn lar_upstream_conn;
+
+typedef enum lar_lease_event_kind {
+    LAR_LEASE_READY,   /* a connection is held: send the request */
+    LAR_LEASE_FAILED,  /* no connection could be had: error, diag; the lease is free again */
+    LAR_LEASE_HEAD,    /* a head (1xx too): lar_lease_head */
+    LAR_LEASE_BODY,    /* data borrows the read buffer */
+    LAR_LEASE_END,     /* the answer is complete */
+    LAR_LEASE_BROKEN,  /* the connection failed: error, diag; cancel the lease */
+    LAR_LEASE_DRAINED  /* what was sent has left */
+} lar_lease_event_kind;
+
+typedef struct lar_lease_event {
+    lar_lease_event_kind kind;
+    lar_slice data;
+    lar_error error;
+    const char *detail; /* for people; borrowed, may be "" */
+} lar_lease_event;
+
+typedef struct lar_lease {
+    void (*on_event)(void *owner, const lar_lease_event *e);
+    void *owner;
+    lar_upstream_conn *conn; /* while held */
+    lar_pool *waiting_in;    /* while queued */
+    struct lar_lease *prev, *next;
+    bool reused;             /* the connection had carried a request before */
+    bool fresh_only;         /* ask for a new connection */
+} lar_lease;
+
+typedef struct lar_pool_options {
+    uv_loop_t *loop;
+    lar_stream_scratch *scratch;
+    const lar_upstream_config *config; /* borrowed */
+    lar_tls_context *tls;              /* borrowed; NULL = plain */
+    lar_log *log;
+    lar_metrics *metrics;
+} lar_pool_options;
+
+/* Heap; NULL when out of memory. */
+lar_pool *lar_pool_new(const lar_pool_options *o);
+/* Closes idle connections; those under lease stay until they are given back. No new lease is taken. */
+void lar_pool_close(lar_pool *p);
+/* After lar_pool_close and once the loop has nothing left to do. */
+void lar_pool_free(lar_pool *p);
+
+void lar_lease_init(lar_lease *l, void (*on_event)(void *owner, const lar_lease_event *e), void *owner);
+/* Takes an idle connection, opens one, or waits for one. UPSTREAM_BUSY if the queue is full, SHUTDOWN: no event follows. */
+LAR_MUST_USE lar_error lar_lease_acquire(lar_pool *p, lar_lease *l);
+/* Sends a part of the request. With BORROW the bytes must stay until DRAINED, or until the lease is free *and* its
+ * connection closed: so after lar_lease_cancel they are not read any more. *unsent as in lar_stream_write. */
+LAR_MUST_USE lar_error lar_lease_send(lar_lease *l, const struct iovec *iov, uint32_t count,
+                                      lar_stream_write_mode mode, bool *unsent);
+/* The answer that comes belongs to a HEAD request. Before lar_lease_send. */
+void lar_lease_expect_head(lar_lease *l, bool to_head_request);
+const lar_http1_head *lar_lease_head(const lar_lease *l);
+size_t lar_lease_queued(const lar_lease *l);
+void lar_lease_pause(lar_lease *l);
+void lar_lease_resume(lar_lease *l);
+/* Gives the connection back after END (kept if it may be reused) or leaves the queue. Idempotent. */
+void lar_lease_release(lar_lease *l);
+/* Gives it up: the connection is closed. Idempotent. */
+void lar_lease_cancel(lar_lease *l);
+
+#endif
