@@ -164,7 +164,7 @@ static size_t escape_byte(unsigned char c, char *out) {
     static const char hex[] = "0123456789abcdef";
     const char *at = c ? strchr("\"\"\\\\\bb\ff\nn\rr\tt", c) : NULL;
     out[0] = '\\';
-    if (at && (c < 0x20 || c == '"' || c == '\\')) {
+    if (at) {
         out[1] = at[1];
         return 2;
     }
@@ -186,7 +186,7 @@ static size_t escape_surrogate(const unsigned char *p, const unsigned char *end,
 }
 
 lar_error lar_json_escape(lar_buf *out, lar_slice text) {
-    const unsigned char *p = (const unsigned char *)text.ptr, *end = p + text.len, *run = p;
+    const unsigned char *p = (const unsigned char *)(text.ptr ? text.ptr : ""), *end = p + text.len, *run = p;
     size_t before = out->len;
     lar_error e = LAR_OK;
     while (!e && p < end) {

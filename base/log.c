@@ -88,7 +88,7 @@ static void add_character(line *n, const unsigned char *p, size_t len) {
 }
 
 static void add_quoted(line *n, lar_slice s) {
-    const unsigned char *p = (const unsigned char *)s.ptr, *end = p + s.len;
+    const unsigned char *p = (const unsigned char *)(s.ptr ? s.ptr : ""), *end = p + s.len;
     const unsigned char *stop = s.len > TEXT_BYTES_MAX ? p + TEXT_BYTES_MAX : end;
     add_bytes(n, "\"", 1);
     while (p < stop) {

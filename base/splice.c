@@ -86,9 +86,9 @@ uint32_t lar_splices_iov_max(const lar_splices *s) {
     return s->count > (UINT32_MAX - 1) / 2 ? UINT32_MAX : 2 * s->count + 1;
 }
 
-static uint32_t add_piece(struct iovec *iov, uint32_t used, const char *ptr, size_t len) {
+static uint32_t add_piece(struct iovec *iov, uint32_t used, lar_slice from, size_t start, size_t len) {
     if (!len) return used;
-    iov[used].iov_base = (void *)(uintptr_t)ptr; /* iovec has no const; writev only reads */
+    iov[used].iov_base = (void *)(uintptr_t)(from.ptr + start); /* iovec has no const; writev only reads */
     iov[used].iov_len = len;
     return used + 1;
 }
@@ -98,11 +98,11 @@ uint32_t lar_splices_iov(const lar_splices *s, lar_slice body, struct iovec *iov
     size_t at = 0;
     for (uint32_t i = 0; i < s->count; i++) {
         const lar_splice *p = &s->list[i];
-        used = add_piece(iov, used, body.ptr + at, p->start - at);
-        used = add_piece(iov, used, p->with.ptr, p->with.len);
+        used = add_piece(iov, used, body, at, p->start - at);
+        used = add_piece(iov, used, p->with, 0, p->with.len);
         at = p->end;
     }
-    return add_piece(iov, used, body.ptr + at, body.len - at);
+    return add_piece(iov, used, body, at, body.len - at);
 }
 
 size_t lar_splices_map(const lar_splices *s, size_t offset) {
