@@ -108,9 +108,18 @@ typedef struct lar_config_flag {
  * Secrets come as `key_env: NAME` or `key_file: PATH`, never in the file itself (a literal is refused). */
 LAR_MUST_USE lar_error lar_config_load(const char *file, const lar_config_flag *flags, uint32_t flag_count,
                                        lar_config **out, lar_diag *d);
+/* NULL is allowed. Credentials are wiped. */
 void lar_config_free(lar_config *c);
+/* For a reload: appends the paths of the options that differ and need a restart, separated by blanks; returns how many.
+ * (Listeners are no such option; compare them apart.) */
+uint32_t lar_config_restart_names(const lar_config *now, const lar_config *next, lar_buf *out);
 
+/* The URL of an upstream. `path` keeps what was written but for trailing slashes: whoever joins it with a request's path
+ * must make /v1 stand there once, whether the URL had it or not. INVALID with the reason in `d`, which never repeats the
+ * text; NO_MEMORY. */
 LAR_MUST_USE lar_error lar_url_parse(lar_slice text, lar_arena *arena, lar_url *out, lar_diag *d);
+/* "127.0.0.1:8080", "[::1]:8080", "localhost:8080"; port 0 takes a free one. INVALID, NO_MEMORY likewise. */
+LAR_MUST_USE lar_error lar_listen_parse(lar_slice text, lar_arena *arena, lar_listen_config *out, lar_diag *d);
 
 /* Documentation generated from the rows. */
 LAR_MUST_USE lar_error lar_config_help(lar_buf *out);     /* the options part of `larder serve --help` */

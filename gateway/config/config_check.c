@@ -1,0 +1,144 @@
+/* The checks that look at more than one row, at names that must exist, and at files that must open.
+ * Called by the loader after all values are there; blocks on the disk.
+ * Invariant: what passes here can be served; what could only fail later at a request is refused now. */
+#include <stdio.h>
+
+#include "gateway/config/config_parts.h"
+#include "gateway/config/secret.h"
+
+enum { PEM_BYTES_MAX = 16 << 20 };
+
+/* The origin of a row's value, or the row's own name where it is the default. */
+static const char *origin_of(const lar_loader *l, const char *path) {
+    const lar_option_table *t = lar_option_scalars();
+    const lar_option_row *row = lar_option_find(t, lar_slice_cstr(path));
+    const char *origin = row ? l->origin[row - t->rows] : NULL;
+    return origin ? origin : path;
+}
+
+static lar_error fail_row(lar_loader *l, const char *path, const char *why) { return lar_loader_fail_from(l, origin_of(l, path), why); }
+
+bool lar_is_field_name(const char *text) {
+    for (const char *p = text; *p; p++) {
+        bool ok = (*p >= 'a' && *p <= 'z') || (*p >= 'A' && *p <= 'Z') || (*p >= '0' && *p <= '9') || strchr("!#$%&'*+-.^_`|~", *p);
+        if (!ok) return false;
+    }
+    return *text != 0;
+}
+
+/* The next word of a list separated by blanks; false at its end. */
+static bool next_word(const char **rest, lar_slice *word) {
+    *rest += strspn(*rest, " \t");
+    *word = lar_slice_of(*rest, strcspn(*rest, " \t"));
+    *rest += word->len;
+    return word->len > 0;
+}
+
+static lar_error check_rules_off(lar_loader *l) {
+    lar_slice word;
+    for (const char *rest = l->config->rules_off; next_word(&rest, &word);) {
+        lar_rule r = lar_rule_find(word);
+        if (r != LAR_RULE_COUNT) {
+            l->config->rules_off_bits |= 1ull << r;
+            continue;
+        }
+        lar_nearest n;
+        lar_nearest_init(&n, word);
+        for (int i = 0; i < LAR_RULE_COUNT; i++) {
+            lar_nearest_offer(&n, lar_slice_cstr(lar_rule_id((lar_rule)i)));
+            lar_nearest_offer(&n, lar_slice_cstr(lar_rule_name((lar_rule)i)));
+        }
+        char why[120];
+        (void)snprintf(why, sizeof why, "unknown rule%s%.*s%s", n.best.ptr ? "; did you mean " : "; `larder rules` lists them",
+                       (int)n.best.len, n.best.ptr ? n.best.ptr : "", n.best.ptr ? "?" : "");
+        return fail_row(l, "canon.rules_off", why);
+    }
+    return LAR_OK;
+}
+
+/* An origin is scheme://host[:port] and nothing else (RFC 6454 6.1): "null" or a path would never match one. */
+static lar_error check_cors(lar_loader *l) {
+    lar_slice word;
+    for (const char *rest = l->config->cors_origins; next_word(&rest, &word);) {
+        if (lar_slice_eq_cstr(word, "*")) continue;
+        lar_url url;
+        lar_diag why = {0};
+        lar_error e = lar_url_parse(word, &l->scratch, &url, &why);
+        if (e == LAR_NO_MEMORY) return lar_fail(e, l->diag, "out of memory for the configuration");
+        if (e) return fail_row(l, "cors.origins", why.text);
+        if (word.ptr[word.len - 1] == '/' || *url.path)
+            return fail_row(l, "cors.origins", "an origin is a scheme, a host and a port, without a path or a slash at the end");
+    }
+    return LAR_OK;
+}
+
+static lar_error check_hosts(lar_loader *l) {
+    lar_slice word;
+    for (const char *rest = l->config->hosts; next_word(&rest, &word);) {
+        for (size_t i = 0; i < word.len; i++) {
+            char c = word.ptr[i];
+            bool ok = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || strchr("-._:[]", c);
+            if (!ok && !lar_slice_eq_cstr(word, "*")) return fail_row(l, "hosts", "must be host names without scheme and path, or a single '*'");
+        }
+    }
+    return LAR_OK;
+}
+
+static lar_error check_admin(lar_loader *l) {
+    if (strcmp(l->config->admin_listen, "off") == 0) return LAR_OK;
+    lar_listen_config admin;
+    lar_diag why = {0};
+    lar_error e = lar_listen_parse(lar_slice_cstr(l->config->admin_listen), &l->scratch, &admin, &why);
+    if (e == LAR_NO_MEMORY) return lar_fail(e, l->diag, "out of memory for the configuration");
+    if (e) return fail_row(l, "admin.listen", why.text);
+    for (uint32_t i = 0; i < l->config->listen_count; i++) {
+        const lar_listen_config *c = &l->config->listens[i];
+        if (admin.port && admin.port == c->port && strcmp(admin.host, c->host) == 0)
+            return fail_row(l, "admin.listen", "clients connect to this address already; the admin listener needs one of its own, or 'off'");
+    }
+    return LAR_OK;
+}
+
+/* The path itself is not shown: a key may have been pasted here. */
+static lar_error check_file(lar_loader *l, const char *origin, const char *path) {
+    lar_arena arena;
+    lar_arena_init(&arena, PEM_BYTES_MAX + 64);
+    lar_slice text = {NULL, 0};
+    lar_diag why = {0};
+    lar_error e = lar_file_read(path, PEM_BYTES_MAX, &arena, &text, &why);
+    lar_secret_wipe(text);
+    lar_arena_release(&arena);
+    if (!e) return LAR_OK;
+    char line[160];
+    (void)snprintf(line, sizeof line, "the file named here %.120s", why.text);
+    return lar_loader_fail_from(l, origin, line);
+}
+
+static lar_error check_files(lar_loader *l) {
+    const lar_config *c = l->config;
+    if (*c->tls_cert && !*c->tls_key) return fail_row(l, "tls.cert", "needs tls.key too");
+    if (*c->tls_key && !*c->tls_cert) return fail_row(l, "tls.key", "needs tls.cert too");
+    lar_error e = LAR_OK;
+    if (*c->tls_cert) e = check_file(l, origin_of(l, "tls.cert"), c->tls_cert);
+    if (!e && *c->tls_key) e = check_file(l, origin_of(l, "tls.key"), c->tls_key);
+    for (uint32_t i = 0; !e && i < c->upstream_count; i++) {
+        if (!*c->upstreams[i].ca_file) continue;
+        char origin[200];
+        (void)snprintf(origin, sizeof origin, "ca_file of upstream %s", c->upstreams[i].name);
+        e = check_file(l, origin, c->upstreams[i].ca_file);
+    }
+    return e;
+}
+
+lar_error lar_loader_check(lar_loader *l) {
+    const lar_config *c = l->config;
+    if (c->body_bytes_max > c->buffer_bytes_max)
+        return fail_row(l, "limits.body_bytes", "is over limits.buffer_bytes: such a body could never be taken");
+    if (*c->scope_header && !lar_is_field_name(c->scope_header)) return fail_row(l, "canon.scope_header", "is not the name of a header field");
+    lar_error e = check_rules_off(l);
+    if (!e) e = check_cors(l);
+    if (!e) e = check_hosts(l);
+    if (!e) e = check_admin(l);
+    if (!e) e = check_files(l);
+    return e;
+}

@@ -1,0 +1,36 @@
+/* What is known of each provider, one row each, and the names of upstreams that need no profile.
+ * Called by the configuration loader and the request path; any thread; never blocks; no memory.
+ * generic asks for the usage event of streams too, since without it nothing could be counted; a server that refuses the
+ * field needs `inject_usage: off`. Anthropic's streams always carry usage and know no such field. */
+#include "base/ensure.h"
+#include "gateway/config/config.h"
+#include "gateway/config/config_parts.h"
+
+static const lar_profile_row rows[LAR_PROFILE_COUNT] = {
+    [LAR_PROFILE_GENERIC] = {"generic", LAR_USAGE_BY_SPELLING, true, "authorization"},
+    [LAR_PROFILE_DEEPSEEK] = {"deepseek", LAR_USAGE_INCLUDED, true, "authorization"},
+    [LAR_PROFILE_OPENAI] = {"openai", LAR_USAGE_INCLUDED, true, "authorization"},
+    [LAR_PROFILE_ANTHROPIC] = {"anthropic", LAR_USAGE_BESIDE, false, "x-api-key"},
+    [LAR_PROFILE_VLLM] = {"vllm", LAR_USAGE_INCLUDED, true, "authorization"},
+};
+
+static const struct {
+    const char *host;
+    lar_profile profile;
+} hosts[] = {
+    {"api.deepseek.com", LAR_PROFILE_DEEPSEEK},
+    {"api.openai.com", LAR_PROFILE_OPENAI},
+    {"api.anthropic.com", LAR_PROFILE_ANTHROPIC},
+};
+
+const lar_profile_row *lar_profile_get(lar_profile p) {
+    LAR_ASSERT((unsigned)p < LAR_PROFILE_COUNT);
+    return &rows[p];
+}
+
+lar_profile lar_profile_of_host(const char *host) {
+    for (size_t i = 0; i < sizeof hosts / sizeof *hosts; i++) {
+        if (lar_slice_ieq(lar_slice_cstr(host), lar_slice_cstr(hosts[i].host))) return hosts[i].profile;
+    }
+    return LAR_PROFILE_GENERIC;
+}
