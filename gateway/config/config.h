@@ -78,8 +78,15 @@ typedef struct lar_listen_config {
     uint16_t port;
 } lar_listen_config;
 
+typedef struct lar_config_flag {
+    const char *name, *value; /* "--listen" -> name "listen" */
+} lar_config_flag;
+
 typedef struct lar_config {
     lar_arena arena; /* holds all text */
+    const char *source_file; /* NULL = none */
+    lar_config_flag *source_flags;
+    uint32_t source_flag_count;
 #define LAR_OPT_BOOL bool
 #define LAR_OPT_U32 uint32_t
 #define LAR_OPT_U64 uint64_t
@@ -99,15 +106,16 @@ typedef struct lar_config {
     uint64_t rules_off_bits; /* from rules_off */
 } lar_config;
 
-typedef struct lar_config_flag {
-    const char *name, *value; /* "--listen" -> name "listen" */
-} lar_config_flag;
-
 /* Reads file (NULL = none), environment and flags into a fresh config (heap). CONFIG with file, line and column in
  * `d` on any unknown key, wrong type, value out of range, missing file, unknown rule, or unreadable key file.
  * Secrets come as `key_env: NAME` or `key_file: PATH`, never in the file itself (a literal is refused). */
 LAR_MUST_USE lar_error lar_config_load(const char *file, const lar_config_flag *flags, uint32_t flag_count,
                                        lar_config **out, lar_diag *d);
+/* The same sources as they are now (the file, the environment, the flags `now` was loaded with), for a reload. `now`
+ * stays as it is and need not outlive the new one. Errors likewise. */
+LAR_MUST_USE lar_error lar_config_reload(const lar_config *now, lar_config **out, lar_diag *d);
+/* Is there an option --name? */
+bool lar_config_is_flag(const char *name);
 /* NULL is allowed. Credentials are wiped. */
 void lar_config_free(lar_config *c);
 /* For a reload: appends the paths of the options that differ and need a restart, separated by blanks; returns how many.

@@ -202,8 +202,22 @@ static lar_error take_environment(lar_loader *l) {
 
 /* -- the load -------------------------------------------------------------------------------------- */
 
+static lar_error keep_sources(lar_config *c, const char *file, const lar_config_flag *flags, uint32_t flag_count) {
+    c->source_flags = lar_arena_zalloc(&c->arena, (flag_count + 1) * sizeof *flags);
+    if (!c->source_flags) return LAR_NO_MEMORY;
+    if (file && !(c->source_file = lar_arena_copy(&c->arena, lar_slice_cstr(file)).ptr)) return LAR_NO_MEMORY;
+    for (uint32_t i = 0; i < flag_count; i++) {
+        const char *name = lar_arena_copy(&c->arena, lar_slice_cstr(flags[i].name)).ptr;
+        const char *value = flags[i].value ? lar_arena_copy(&c->arena, lar_slice_cstr(flags[i].value)).ptr : NULL;
+        if (!name || (flags[i].value && !value)) return LAR_NO_MEMORY;
+        c->source_flags[c->source_flag_count++] = (lar_config_flag){name, value};
+    }
+    return LAR_OK;
+}
+
 static lar_error load(lar_loader *l, const char *file, const lar_config_flag *flags, uint32_t flag_count) {
     lar_error e = lar_option_defaults(lar_option_scalars(), l->config, &l->config->arena);
+    if (!e) e = keep_sources(l->config, file, flags, flag_count);
     if (e) return out_of_memory(l);
     if (file) e = read_file(l, file);
     find_key_variable(l, flags, flag_count);
@@ -232,6 +246,14 @@ lar_error lar_config_load(const char *file, const lar_config_flag *flags, uint32
     if (e) lar_config_free(c);
     else *out = c;
     return e;
+}
+
+lar_error lar_config_reload(const lar_config *now, lar_config **out, lar_diag *d) {
+    return lar_config_load(now->source_file, now->source_flags, now->source_flag_count, out, d);
+}
+
+bool lar_config_is_flag(const char *name) {
+    return find_given(lar_slice_cstr(name)) || lar_option_find_loose(lar_option_scalars(), lar_slice_cstr(name));
 }
 
 void lar_config_free(lar_config *c) {
