@@ -22,6 +22,12 @@ void lar_json_release(lar_json *j) {
     *j = (lar_json){0};
 }
 
+static void set_room(lar_json_run *run) {
+    const lar_json *j = run->j;
+    run->room = j->nodes_cap < run->limits.nodes_max ? j->nodes_cap : run->limits.nodes_max;
+    run->deep = j->stack_cap < run->limits.depth_max ? j->stack_cap : run->limits.depth_max;
+}
+
 lar_error lar_json_grow_nodes(lar_json_run *run, const unsigned char *at) {
     lar_json *j = run->j;
     uint32_t max = run->limits.nodes_max;
@@ -34,6 +40,7 @@ lar_error lar_json_grow_nodes(lar_json_run *run, const unsigned char *at) {
     if (!nodes) return lar_fail(LAR_NO_MEMORY, run->d, "no memory for %u JSON values", cap);
     j->nodes = nodes;
     j->nodes_cap = cap;
+    set_room(run);
     return LAR_OK;
 }
 
@@ -49,6 +56,7 @@ lar_error lar_json_grow_stack(lar_json_run *run, const unsigned char *at) {
     if (!stack) return lar_fail(LAR_NO_MEMORY, run->d, "no memory for JSON nested %u deep", cap);
     j->stack = stack;
     j->stack_cap = cap;
+    set_room(run);
     return LAR_OK;
 }
 
@@ -104,12 +112,30 @@ lar_error lar_json_scan_string(const lar_json_run *run, const unsigned char *p, 
     return LAR_OK;
 }
 
+#if defined(__x86_64__)
+lar_json_isa lar_json_isa_best(void) {
+    if (__builtin_cpu_supports("avx512bw")) return LAR_JSON_AVX512;
+    if (__builtin_cpu_supports("avx2")) return LAR_JSON_AVX2;
+    return LAR_JSON_SSE2; /* every x86-64 has it */
+}
+
+static lar_error run_with(lar_json_isa isa, lar_json_run *run, const unsigned char *p) {
+    switch (isa) {
+    case LAR_JSON_AVX512: return lar_json_run_avx512(run, p);
+    case LAR_JSON_AVX2: return lar_json_run_avx2(run, p);
+    case LAR_JSON_SSE2: return lar_json_run_sse2(run, p);
+    case LAR_JSON_SCALAR: break;
+    }
+    return lar_json_run_scalar(run, p);
+}
+#else
 lar_json_isa lar_json_isa_best(void) { return LAR_JSON_SCALAR; }
 
 static lar_error run_with(lar_json_isa isa, lar_json_run *run, const unsigned char *p) {
     (void)isa;
     return lar_json_run_scalar(run, p);
 }
+#endif
 
 lar_error lar_json_parse_isa(lar_json_isa isa, lar_json *j, lar_slice body, const lar_json_limits *limits,
                              lar_diag *d) {
@@ -122,6 +148,7 @@ lar_error lar_json_parse_isa(lar_json_isa isa, lar_json *j, lar_slice body, cons
                         .limits = limits ? *limits : LAR_JSON_LIMITS_DEFAULT};
     if (run.limits.depth_max > UINT16_MAX) run.limits.depth_max = UINT16_MAX;
     if (run.limits.nodes_max > UINT32_MAX - 1) run.limits.nodes_max = UINT32_MAX - 1;
+    set_room(&run);
     const unsigned char *p = body.len >= 3 && memcmp(base, "\xEF\xBB\xBF", 3) == 0 ? base + 3 : base;
     lar_error e = run_with(isa, &run, p);
     if (e == LAR_OK) j->count = run.count;

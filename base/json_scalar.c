@@ -75,20 +75,25 @@ static void close_container(lar_json_run *run, const unsigned char **p) {
     n->next = run->count;
 }
 
+lar_error lar_json_scan_plain(const lar_json_run *run, const unsigned char *p, lar_json_kind *kind,
+                              const unsigned char **end) {
+    switch (*p) {
+    case 't': *kind = LAR_JSON_TRUE; return scan_word(run, p, "true", end);
+    case 'f': *kind = LAR_JSON_FALSE; return scan_word(run, p, "false", end);
+    case 'n': *kind = LAR_JSON_NULL; return scan_word(run, p, "null", end);
+    case '-': case '0': case '1': case '2': case '3': case '4':
+    case '5': case '6': case '7': case '8': case '9':
+        *kind = LAR_JSON_NUMBER;
+        return scan_number(run, p, end);
+    default: return lar_json_unexpected(run, p, "a value");
+    }
+}
+
 static lar_error add_plain(lar_json_run *run, const unsigned char **p) {
     const unsigned char *start = *p;
     lar_json_kind kind;
-    const char *word = NULL;
-    switch (*start) {
-    case 't': kind = LAR_JSON_TRUE, word = "true"; break;
-    case 'f': kind = LAR_JSON_FALSE, word = "false"; break;
-    case 'n': kind = LAR_JSON_NULL, word = "null"; break;
-    case '-': case '0': case '1': case '2': case '3': case '4':
-    case '5': case '6': case '7': case '8': case '9': kind = LAR_JSON_NUMBER; break;
-    default: return lar_json_unexpected(run, start, "a value");
-    }
     lar_error e = lar_json_grow_nodes(run, start);
-    if (!e) e = word ? scan_word(run, start, word, p) : scan_number(run, start, p);
+    if (!e) e = lar_json_scan_plain(run, start, &kind, p);
     if (!e) lar_json_push(run, kind, start, *p);
     return e;
 }

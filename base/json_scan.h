@@ -16,12 +16,13 @@ lar_json_isa lar_json_isa_best(void);
 LAR_MUST_USE lar_error lar_json_parse_isa(lar_json_isa isa, lar_json *j, lar_slice body,
                                           const lar_json_limits *limits, lar_diag *d);
 
-/* One parse. `count` nodes are filled, `depth` containers are open (their nodes are on j->stack). */
+/* One parse. `count` nodes are filled, `depth` containers are open (their nodes are on j->stack).
+ * Below `room` nodes and `deep` containers neither a limit nor the memory is reached. */
 typedef struct lar_json_run {
     lar_json *j;
     lar_diag *d;
     const unsigned char *base, *end;
-    uint32_t count, depth;
+    uint32_t count, depth, room, deep;
     lar_json_limits limits;
 } lar_json_run;
 
@@ -42,6 +43,10 @@ lar_error lar_json_unexpected(const lar_json_run *run, const unsigned char *at, 
  * adds LAR_JSON_ESCAPED to *flags. JSON_SYNTAX or JSON_UTF8 at the first byte that is wrong. */
 LAR_MUST_USE lar_error lar_json_scan_string(const lar_json_run *run, const unsigned char *p,
                                             const unsigned char **end, uint8_t *flags);
+
+/* Reads a number or true, false, null at p (p < run->end), byte by byte; likewise. */
+LAR_MUST_USE lar_error lar_json_scan_plain(const lar_json_run *run, const unsigned char *p, lar_json_kind *kind,
+                                           const unsigned char **end);
 
 /* A fresh node at index run->count. The caller has made room. */
 static inline lar_json_node *lar_json_push(lar_json_run *run, lar_json_kind kind, const unsigned char *start,
