@@ -63,8 +63,23 @@ static const char *spelled(const char *path, char sign, bool capitals, char *out
     return out;
 }
 
-lar_error lar_config_help(lar_buf *out) {
+static lar_error help_row(lar_buf *out, const lar_option_row *row) {
+    static const char *const kinds[] = {
+        [LAR_OPTION_U32] = "number", [LAR_OPTION_U64] = "number", [LAR_OPTION_MS] = "duration", [LAR_OPTION_BYTES] = "size"};
     char name[NAME_BYTES];
+    TRY(lar_buf_printf(out, "  --%s ", spelled(row->path, '-', false, name)));
+    if (has_range(row)) TRY(lar_buf_printf(out, "%s", kinds[row->type]));
+    else TRY(add_values(out, row, "|"));
+    TRY(lar_buf_printf(out, "\n      %s", row->help));
+    if (*row->def) TRY(lar_buf_printf(out, " Default %s", row->def));
+    if (has_range(row)) {
+        TRY(lar_buf_printf(out, ", "));
+        TRY(add_values(out, row, ""));
+    }
+    return lar_buf_printf(out, "%s\n", *row->def ? "." : "");
+}
+
+lar_error lar_config_help(lar_buf *out) {
     uint32_t given_count = 0;
     const lar_given_row *given = lar_given_rows(&given_count);
     const lar_option_table *t = lar_option_scalars();
@@ -74,14 +89,7 @@ lar_error lar_config_help(lar_buf *out) {
                             "Durations need a unit (250ms, 30s, 5m); sizes are bytes or KiB, MiB, GiB.\n\n"
                             "  -c, --config FILE\n      The configuration file (YAML).\n"));
     for (uint32_t i = 0; i < given_count; i++) TRY(lar_buf_printf(out, "  --%s %s\n      %s\n", given[i].name, given[i].unit, given[i].help));
-    for (uint32_t i = 0; i < t->count; i++) {
-        const lar_option_row *row = &t->rows[i];
-        TRY(lar_buf_printf(out, "  --%s ", spelled(row->path, '-', false, name)));
-        TRY(add_values(out, row, "|"));
-        TRY(lar_buf_printf(out, "\n      %s", row->help));
-        if (*row->def) TRY(lar_buf_printf(out, " Default %s.", row->def));
-        TRY(lar_buf_printf(out, "\n"));
-    }
+    for (uint32_t i = 0; i < t->count; i++) TRY(help_row(out, &t->rows[i]));
     return LAR_OK;
 }
 
