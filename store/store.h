@@ -31,8 +31,9 @@ typedef struct lar_store_options {
     lar_metrics *metrics;       /* borrowed, may be NULL */
 } lar_store_options;
 
-/* Opens or creates; starts the writer unless read_only. IO, VERSION, CORRUPT, NOT_FOUND (read_only and absent),
- * BUSY (another larder writes here). */
+/* Opens or creates; starts the writer unless read_only. IO, VERSION, CORRUPT (read_only; a writer moves a damaged
+ * file aside, logs it and begins anew), NOT_FOUND (read_only and absent), BUSY (another larder writes here).
+ * `dir` is copied. One store of a folder at a time in a process: LMDB's locks allow no more. */
 LAR_MUST_USE lar_error lar_store_open(const lar_store_options *o, lar_store **out, lar_diag *d);
 /* Flushes the queue, syncs, stops the writer, frees. Other threads must have stopped using it. */
 void lar_store_close(lar_store *s);
@@ -60,6 +61,9 @@ typedef bool (*lar_journal_each)(void *ctx, uint64_t seq, const lar_journal_reco
 LAR_MUST_USE lar_error lar_store_scan(lar_store *s, const lar_journal_filter *f, uint64_t after_seq,
                                       lar_journal_each each, void *ctx, uint64_t *damaged);
 
+/* The number of the newest record; 0 when the journal is empty or cannot be read. */
+uint64_t lar_store_last_seq(lar_store *s);
+
 typedef enum lar_rollup_step { LAR_ROLLUP_MINUTE, LAR_ROLLUP_HOUR, LAR_ROLLUP_DAY } lar_rollup_step;
 /* Sums over one step for one (model, route, tenant). Unknown token counts are counted, never added as 0. */
 typedef struct lar_rollup {
@@ -72,6 +76,8 @@ typedef struct lar_rollup {
     uint64_t request_bytes, sent_bytes, response_bytes, edited;
 } lar_rollup;
 typedef bool (*lar_rollup_each)(void *ctx, const lar_rollup *r);
+/* Oldest first. since_ms is rounded down to the step; a filter by upstream is INVALID. Minutes are kept two days,
+ * hours as long as the journal, days for years. */
 LAR_MUST_USE lar_error lar_store_rollups(lar_store *s, lar_rollup_step step, const lar_journal_filter *f,
                                          lar_rollup_each each, void *ctx);
 

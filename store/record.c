@@ -1,0 +1,179 @@
+/* Journal records as bytes: version, length, fields in a fixed order, names, checksum (docs/store-format.md).
+ * Flow: the writer thread encodes, scans decode; both are pure. Any thread; never blocks.
+ * Why versions: a newer larder reads what an older one wrote; an older one says VERSION and touches nothing.
+ * Invariants: 1. version, length and checksum lie at the same places in every version, so damage is told
+ * from novelty. 2. What an old version did not have reads as unknown, never as 0 tokens.
+ * Memory: the caller's buffer. Not here: keys, transactions (writer.c, scan.c). */
+#include <string.h>
+
+#include "base/ensure.h"
+#include "base/hash.h"
+#include "store/bytes.h"
+#include "store/journal.h"
+#include "store/record.h"
+
+/* On disk an error is its name: numbers change when error.def gets a row in the middle. */
+enum { ERROR_NAME_BYTES = 40, CHECKSUM_BYTES = 8, HEAD_BYTES = 4 };
+
+void lar_record_checksum(lar_slice bytes, uint8_t out[8]) {
+    lar_hash h = lar_hash_of(bytes);
+    memcpy(out, h.bytes, 8);
+}
+
+typedef struct sink {
+    uint8_t *at;
+} sink;
+
+static void put(sink *s, uint64_t v, unsigned bytes) {
+    lar_bytes_put_le(s->at, v, bytes);
+    s->at += bytes;
+}
+
+static void put_name(sink *s, const char *name, size_t cap) {
+    size_t len = strnlen(name, cap - 1);
+    put(s, len, 1);
+    memcpy(s->at, name, len);
+    s->at += len;
+}
+
+static void put_tokens(sink *s, const lar_tokens *t) {
+    put(s, (uint64_t)t->prompt, 8);
+    put(s, (uint64_t)t->hit, 8);
+    put(s, (uint64_t)t->miss, 8);
+    put(s, (uint64_t)t->write, 8);
+    put(s, (uint64_t)t->output, 8);
+    put(s, (uint64_t)t->reasoning, 8);
+}
+
+lar_error lar_journal_encode(const lar_journal_record *r, lar_buf *out) {
+    if (r->ending >= LAR_END_COUNT || r->spelling >= LAR_SPELLING_COUNT || r->error >= LAR_ERROR_COUNT) return LAR_INVALID;
+    uint8_t bytes[LAR_JREC_BYTES_MAX];
+    sink s = {bytes};
+    put(&s, LAR_RECORD_VERSION, 2);
+    put(&s, 0, 2);
+    put(&s, (uint64_t)r->time_ms, 8);
+    put(&s, r->tenant, 8);
+    put(&s, r->status, 2);
+    put(&s, r->ending, 1);
+    put(&s, r->spelling, 1);
+    put(&s, r->flags, 2);
+    put(&s, (uint64_t)r->ttft_us, 8);
+    put(&s, (uint64_t)r->total_us, 8);
+    put_tokens(&s, &r->tokens);
+    put(&s, r->request_bytes, 8);
+    put(&s, r->sent_bytes, 8);
+    put(&s, r->response_bytes, 8);
+    put(&s, r->prefix_known_bytes, 8);
+    put(&s, r->prefix_hash, 8);
+    put(&s, r->rules_fired, 8);
+    put(&s, r->turn, 4);
+    put_tokens(&s, &r->raw);
+    put(&s, r->rules_seen, 8);
+    put(&s, r->edits, 4);
+    put_name(&s, r->error ? lar_error_name((lar_error)r->error) : "", ERROR_NAME_BYTES);
+    put_name(&s, r->route, LAR_JREC_NAME_BYTES);
+    put_name(&s, r->upstream, LAR_JREC_NAME_BYTES);
+    put_name(&s, r->model, LAR_JREC_NAME_BYTES);
+    size_t len = (size_t)(s.at - bytes) + CHECKSUM_BYTES;
+    LAR_ASSERT(len <= sizeof bytes);
+    lar_bytes_put_le(bytes + 2, len, 2);
+    lar_record_checksum(lar_slice_of((const char *)bytes, len - CHECKSUM_BYTES), s.at);
+    return lar_buf_add(out, bytes, len);
+}
+
+static void take_name(lar_bytes_reader *in, char *out, size_t cap) {
+    size_t len = (size_t)lar_bytes_read_le(in, 1);
+    if (in->bad || len >= cap || (size_t)(in->end - in->at) < len || memchr(in->at, 0, len)) {
+        in->bad = true;
+        return;
+    }
+    memcpy(out, in->at, len);
+    memset(out + len, 0, cap - len);
+    in->at += len;
+}
+
+static void take_tokens(lar_bytes_reader *in, lar_tokens *t) {
+    t->prompt = (int64_t)lar_bytes_read_le(in, 8);
+    t->hit = (int64_t)lar_bytes_read_le(in, 8);
+    t->miss = (int64_t)lar_bytes_read_le(in, 8);
+    t->write = (int64_t)lar_bytes_read_le(in, 8);
+    t->output = (int64_t)lar_bytes_read_le(in, 8);
+    t->reasoning = (int64_t)lar_bytes_read_le(in, 8);
+}
+
+/* An error that this program has no name for was written by another build: it stays an error. */
+static uint16_t error_of(const char *name) {
+    if (!name[0]) return LAR_OK;
+    for (unsigned e = 0; e < LAR_ERROR_COUNT; e++) {
+        if (strcmp(name, lar_error_name((lar_error)e)) == 0) return (uint16_t)e;
+    }
+    return LAR_INVALID;
+}
+
+static void take_common(lar_bytes_reader *in, lar_journal_record *r) {
+    r->time_ms = (int64_t)lar_bytes_read_le(in, 8);
+    r->tenant = lar_bytes_read_le(in, 8);
+    r->status = (uint16_t)lar_bytes_read_le(in, 2);
+    r->ending = (uint8_t)lar_bytes_read_le(in, 1);
+    r->spelling = (uint8_t)lar_bytes_read_le(in, 1);
+    r->flags = (uint16_t)lar_bytes_read_le(in, 2);
+    r->ttft_us = (int64_t)lar_bytes_read_le(in, 8);
+    r->total_us = (int64_t)lar_bytes_read_le(in, 8);
+    take_tokens(in, &r->tokens);
+    r->request_bytes = lar_bytes_read_le(in, 8);
+    r->sent_bytes = lar_bytes_read_le(in, 8);
+    r->response_bytes = lar_bytes_read_le(in, 8);
+    r->prefix_known_bytes = lar_bytes_read_le(in, 8);
+    r->prefix_hash = lar_bytes_read_le(in, 8);
+    r->rules_fired = lar_bytes_read_le(in, 8);
+    r->turn = (uint32_t)lar_bytes_read_le(in, 4);
+}
+
+/* Version 1 kept no raw counts: what the upstream wrote is unknown; a rule that fired was seen. */
+static void take_v1(lar_bytes_reader *in, lar_journal_record *r) {
+    const int64_t unknown = LAR_TOKENS_UNKNOWN;
+    take_common(in, r);
+    r->raw = (lar_tokens){unknown, unknown, unknown, unknown, unknown, unknown};
+    r->rules_seen = r->rules_fired;
+    r->edits = 0;
+}
+
+static void take_v2(lar_bytes_reader *in, lar_journal_record *r) {
+    take_common(in, r);
+    take_tokens(in, &r->raw);
+    r->rules_seen = lar_bytes_read_le(in, 8);
+    r->edits = (uint32_t)lar_bytes_read_le(in, 4);
+}
+
+/* One row a version: a new version is a new row, and the rows before it stay as they are. */
+static void (*const versions[LAR_RECORD_VERSION + 1])(lar_bytes_reader *, lar_journal_record *) = {NULL, take_v1, take_v2};
+
+lar_error lar_journal_decode(lar_slice bytes, lar_journal_record *out) {
+    const uint8_t *p = (const uint8_t *)bytes.ptr;
+    if (bytes.len < HEAD_BYTES + CHECKSUM_BYTES || bytes.len > LAR_JREC_BYTES_MAX) return LAR_CORRUPT;
+    if (lar_bytes_get_le(p + 2, 2) != bytes.len) return LAR_CORRUPT;
+    uint8_t sum[CHECKSUM_BYTES];
+    lar_record_checksum(lar_slice_of(bytes.ptr, bytes.len - CHECKSUM_BYTES), sum);
+    if (memcmp(sum, p + bytes.len - CHECKSUM_BYTES, CHECKSUM_BYTES) != 0) return LAR_CORRUPT;
+    uint64_t version = lar_bytes_get_le(p, 2);
+    if (version > LAR_RECORD_VERSION) return LAR_VERSION;
+    if (version == 0) return LAR_CORRUPT;
+
+    lar_bytes_reader in = {p + HEAD_BYTES, p + bytes.len - CHECKSUM_BYTES, false};
+    char error[ERROR_NAME_BYTES] = "";
+    versions[version](&in, out);
+    take_name(&in, error, sizeof error);
+    take_name(&in, out->route, sizeof out->route);
+    take_name(&in, out->upstream, sizeof out->upstream);
+    take_name(&in, out->model, sizeof out->model);
+    if (in.bad || in.at != in.end) return LAR_CORRUPT;
+    if (out->ending >= LAR_END_COUNT || out->spelling >= LAR_SPELLING_COUNT) return LAR_CORRUPT;
+    out->error = error_of(error);
+    return LAR_OK;
+}
+
+bool lar_record_time(lar_slice bytes, int64_t *time_ms) {
+    if (bytes.len < HEAD_BYTES + 8 + CHECKSUM_BYTES) return false;
+    *time_ms = (int64_t)lar_bytes_get_le((const uint8_t *)bytes.ptr + HEAD_BYTES, 8);
+    return true;
+}
