@@ -263,7 +263,7 @@ static void choose_answer(demo_server *s, demo_answer *a, const demo_ask *ask) {
         if (s->next_at == s->next_count) s->next_at = s->next_count = 0;
         return;
     }
-    if (demo_ask_wants_call(ask) && demo_answer_call(a, ask)) return;
+    if (ask->proto != DEMO_COMPLETIONS && demo_ask_wants_call(ask) && demo_answer_call(a, ask)) return;
     demo_put(&a->text, s->options.answer);
 }
 

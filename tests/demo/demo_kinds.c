@@ -1,0 +1,86 @@
+/* The ways in which real clients break prefix caches.
+ *
+ * Called by the demo player, once a request. Pure but for the random state; never blocks.
+ * Why: each way is one that was seen in the wild: clocks, billing nonces, unordered tool registries, editors.
+ * Invariant: what is changed never changes what the request means.
+ * Memory: the caller's buffers. */
+#include "demo_kinds.h"
+
+#include <stdio.h>
+#include <time.h>
+
+#include "demo_json.h"
+
+bool demo_kind_find(const char *name, demo_kind *out) {
+    static const char *const names[] = {"clean", "clock", "billing", "tool_order", "text_form", "mixed"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        if (strcmp(name, names[i]) != 0) continue;
+        *out = (demo_kind)i;
+        return true;
+    }
+    return false;
+}
+
+demo_kind demo_kind_of(demo_kind kind, uint32_t conversation) {
+    return kind == DEMO_KIND_MIXED ? (demo_kind)(DEMO_KIND_CLOCK + conversation % 4) : kind;
+}
+
+/* xorshift64* (Vigna, "An experimental exploration of Marsaglia's xorshift generators", 2016). */
+uint32_t demo_random(uint64_t *s, uint32_t below) {
+    *s ^= *s >> 12;
+    *s ^= *s << 25;
+    *s ^= *s >> 27;
+    return (uint32_t)((*s * 0x2545F4914F6CDD1Du) >> 32) % below;
+}
+
+static void add_clock(lar_slice text, const demo_moment *m, demo_system_out *out) {
+    time_t seconds = (time_t)(m->ms / 1000);
+    struct tm t;
+    char when[128];
+    gmtime_r(&seconds, &t);
+    if (m->variant == 0) {
+        size_t n = strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%S", &t);
+        demo_putf(&out->kept, "%.*s.%03d", (int)n, when, (int)(m->ms % 1000));
+        demo_putf(&out->text, "Current time: %.*sZ\n\n", LAR_FMT(lar_buf_slice(&out->kept)));
+        demo_put(&out->text, text);
+        return;
+    }
+    if (m->variant == 1) {
+        const char *lf = text.len ? memchr(text.ptr, '\n', text.len) : NULL;
+        size_t head = lf ? (size_t)(lf - text.ptr) : text.len;
+        demo_put(&out->text, lar_slice_of(text.ptr, head));
+        size_t n = strftime(when, sizeof when, " The current date and time is %A, %B %d, %Y, %I:%M:%S %p.", &t);
+        demo_put(&out->text, lar_slice_of(when, n));
+        demo_put(&out->text, lar_slice_of(text.ptr + head, text.len - head));
+        n = strftime(when, sizeof when, "%I:%M:%S %p", &t);
+        demo_put(&out->kept, lar_slice_of(when, n));
+        return;
+    }
+    demo_put(&out->text, text);
+    demo_putf(&out->kept, "%02d时%02d分%02d秒", t.tm_hour, t.tm_min, t.tm_sec);
+    demo_putf(&out->text, "\n\n当前时间：%d年%d月%d日 %.*s", t.tm_year + 1900, t.tm_mon + 1, t.tm_mday, LAR_FMT(lar_buf_slice(&out->kept)));
+}
+
+static void reform(lar_slice text, uint64_t *random, lar_buf *out) {
+    static const char *const tails[] = {"\n", " \n", "\n\n"};
+    bool crlf = demo_random(random, 2) == 0, tail = demo_random(random, 2) == 0;
+    if (crlf) DEMO_PUT(out, "\xEF\xBB\xBF");
+    for (size_t i = 0; i < text.len; i++) {
+        if (crlf && text.ptr[i] == '\n') DEMO_PUT(out, "\r");
+        demo_put(out, lar_slice_of(&text.ptr[i], 1));
+    }
+    if (tail) demo_put(out, lar_slice_cstr(tails[demo_random(random, 3)]));
+}
+
+void demo_kind_system(demo_kind kind, lar_slice text, const demo_moment *m, uint64_t *random, demo_system_out *out) {
+    switch (kind) {
+    case DEMO_KIND_CLOCK: add_clock(text, m, out); break;
+    case DEMO_KIND_BILLING:
+        demo_putf(&out->text, "x-acme-billing-header: acme_version=2.1.%u; acme_entrypoint=cli; cch=%05x;\n", m->call % 3,
+                  demo_random(random, 1u << 20));
+        demo_put(&out->text, text);
+        break;
+    case DEMO_KIND_TEXT_FORM: reform(text, random, &out->text); break;
+    default: demo_put(&out->text, text); break;
+    }
+}
