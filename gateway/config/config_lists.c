@@ -289,8 +289,8 @@ static bool parse_hex(const char *text, lar_digest *out) {
         char c = text[i] >= 'A' && text[i] <= 'F' ? (char)(text[i] + 32) : text[i];
         const char *at = strchr(hex, c);
         if (!at) return false;
-        uint8_t v = (uint8_t)(at - hex);
-        out->bytes[i / 2] = i % 2 ? (uint8_t)(out->bytes[i / 2] | v) : (uint8_t)(v << 4);
+        unsigned v = (unsigned)(at - hex);
+        out->bytes[i / 2] = (uint8_t)(i % 2 ? out->bytes[i / 2] | v : v << 4);
     }
     return true;
 }
