@@ -26,6 +26,7 @@ enum { LINE_BYTES = PIPE_BUF < 4096 ? PIPE_BUF : 4096, TAIL_BYTES = 32, TEXT_BYT
 
 struct lar_log {
     lar_log_options options;
+    atomic_int level;
     _Atomic uint64_t dropped;
 };
 
@@ -40,9 +41,12 @@ lar_log *lar_log_new(const lar_log_options *o) {
     lar_log *l = malloc(sizeof *l);
     LAR_ASSERT(l != NULL);
     l->options = *o;
+    atomic_init(&l->level, (int)o->level);
     atomic_init(&l->dropped, 0);
     return l;
 }
+
+void lar_log_set_level(lar_log *l, lar_log_level level) { atomic_store_explicit(&l->level, (int)level, memory_order_relaxed); }
 
 void lar_log_free(lar_log *l) { free(l); }
 
@@ -168,7 +172,7 @@ static void send_line(lar_log *l, const line *n) {
 
 void lar_log_write(lar_log *l, lar_log_level level, const char *event, const lar_log_field *fields, int count) {
     static const char *const levels[] = {"error", "warn", "info", "debug"};
-    if (!l || level > l->options.level) return;
+    if (!l || (int)level > atomic_load_explicit(&l->level, memory_order_relaxed)) return;
     lar_log_format format = l->options.format;
     line n = {.max = LINE_BYTES - TAIL_BYTES};
     if (format == LAR_LOG_JSON) add_cstr(&n, "{");

@@ -22,6 +22,8 @@ typedef struct lar_log_options {
 /* Heap; aborts when out of memory (start-up only). */
 lar_log *lar_log_new(const lar_log_options *o);
 void lar_log_free(lar_log *l);
+/* From now on; any thread. */
+void lar_log_set_level(lar_log *l, lar_log_level level);
 uint64_t lar_log_dropped(const lar_log *l);
 
 /* One field of a line: text (escaped as the format needs, cut at 512 bytes), integer or milliseconds. */

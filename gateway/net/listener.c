@@ -13,13 +13,17 @@
 
 enum { BACKLOG = 4096 };
 
-static lar_error bind_one(const struct addrinfo *a, int *fd) {
+static lar_error bind_one(const struct addrinfo *a, lar_listener_mode mode, int *fd) {
     *fd = socket(a->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (*fd < 0) return LAR_IO;
-    int on = 1;
+    int on = 1, shared = mode == LAR_LISTENER_SHARED;
     if (setsockopt(*fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0 &&
-        setsockopt(*fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof on) == 0 && bind(*fd, a->ai_addr, a->ai_addrlen) == 0)
+        setsockopt(*fd, SOL_SOCKET, SO_REUSEPORT, &shared, sizeof shared) == 0 &&
+        bind(*fd, a->ai_addr, a->ai_addrlen) == 0) {
+        /* the next loop's socket may join this one, now that nobody else can be there */
+        (void)setsockopt(*fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof on);
         return LAR_OK;
+    }
     int why = errno;
     (void)close(*fd);
     *fd = -1;
@@ -27,7 +31,8 @@ static lar_error bind_one(const struct addrinfo *a, int *fd) {
     return LAR_IO;
 }
 
-lar_error lar_listener_open(uv_loop_t *loop, uv_tcp_t *handle, const char *host, uint16_t port, lar_diag *d) {
+lar_error lar_listener_open(uv_loop_t *loop, uv_tcp_t *handle, const char *host, uint16_t port,
+                            lar_listener_mode mode, lar_diag *d) {
     if (uv_tcp_init(loop, handle) < 0) return lar_fail(LAR_NO_MEMORY, d, "listener");
     char service[8];
     (void)snprintf(service, sizeof service, "%u", (unsigned)port);
@@ -35,7 +40,7 @@ lar_error lar_listener_open(uv_loop_t *loop, uv_tcp_t *handle, const char *host,
     int r = getaddrinfo(host[0] ? host : NULL, service, &hints, &list);
     if (r != 0) return lar_fail(LAR_CONFIG, d, "listen: %s: %s", host, gai_strerror(r));
     int fd = -1;
-    lar_error e = bind_one(list, &fd);
+    lar_error e = bind_one(list, mode, &fd);
     if (e) e = lar_fail(LAR_CONFIG, d, "listen: %s:%u: %s", host, (unsigned)port, strerror(errno));
     freeaddrinfo(list);
     if (e) return e;

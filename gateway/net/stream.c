@@ -47,8 +47,9 @@ static void on_written(uv_write_t *req, int status) {
     s->writes_active--;
     free(w);
     if (s->closing) return;
-    if (status < 0) {
-        emit_error(s, LAR_UPSTREAM_CLOSED, NULL);
+    if (status < 0) { /* an answer may still wait to be read: then the read side tells */
+        s->write_failed = true;
+        if (!s->reading) emit_error(s, LAR_UPSTREAM_CLOSED, NULL);
         return;
     }
     if (s->writes_active == 0 && s->opened) emit(s, LAR_STREAM_DRAINED, (lar_slice){NULL, 0});
@@ -139,7 +140,7 @@ static lar_error write_tls(lar_stream *s, const struct iovec *iov, uint32_t coun
 lar_error lar_stream_write(lar_stream *s, const struct iovec *iov, uint32_t count, lar_stream_write_mode mode,
                            bool *unsent) {
     if (unsent) *unsent = true;
-    if (s->failed || s->closing) return LAR_UPSTREAM_CLOSED;
+    if (s->failed || s->write_failed || s->closing) return LAR_UPSTREAM_CLOSED;
     LAR_ASSERT(s->opened);
     lar_error e = LAR_OK;
     if (s->tls) {
@@ -150,7 +151,7 @@ lar_error lar_stream_write(lar_stream *s, const struct iovec *iov, uint32_t coun
             e = write_batch(s, iov + at, n, mode, unsent);
         }
     }
-    if (e) s->failed = true;
+    if (e) s->write_failed = true;
     return e;
 }
 
@@ -319,7 +320,7 @@ static void on_shutdown(uv_shutdown_t *req, int status) {
 }
 
 void lar_stream_shutdown(lar_stream *s) {
-    if (s->failed || s->closing || !s->opened) return;
+    if (s->failed || s->write_failed || s->closing || !s->opened) return;
     if (s->tls) {
         lar_tls_shutdown(s->tls);
         if (flush_tls(s, NULL) != LAR_OK) return;
@@ -349,7 +350,7 @@ void lar_stream_close(lar_stream *s, lar_stream_close_mode mode) {
 }
 
 bool lar_stream_stale(const lar_stream *s) {
-    if (s->failed || s->closing || s->eof_seen) return true;
+    if (s->failed || s->write_failed || s->closing || s->eof_seen) return true;
     uv_os_fd_t fd;
     if (uv_fileno((const uv_handle_t *)&s->tcp, &fd) != 0) return true;
     char byte;

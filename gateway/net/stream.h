@@ -51,7 +51,7 @@ struct lar_stream {
     lar_tls *tls;
     size_t queued_bytes;    /* given to uv_write and not done yet */
     uint32_t writes_active;
-    bool opened, reading, failed, closing, read_wanted, eof_seen;
+    bool opened, reading, failed, write_failed, closing, read_wanted, eof_seen;
 };
 
 typedef enum lar_stream_write_mode {
@@ -70,8 +70,8 @@ LAR_MUST_USE lar_error lar_stream_connect(lar_stream *s, const struct sockaddr *
 void lar_stream_read_start(lar_stream *s);
 void lar_stream_read_stop(lar_stream *s);
 
-/* Writes or queues all of it. After an error (UPSTREAM_CLOSED: the peer is gone; NO_MEMORY) the stream is failed and
- * no ERROR event follows. Sets *unsent (may be NULL) if not one byte reached the socket. */
+/* Writes or queues all of it. After an error (UPSTREAM_CLOSED: the peer is gone; NO_MEMORY) nothing more can be
+ * written; what the peer had sent before is still delivered, then EOF or ERROR. Sets *unsent (may be NULL) if not one byte reached the socket. */
 LAR_MUST_USE lar_error lar_stream_write(lar_stream *s, const struct iovec *iov, uint32_t count,
                                         lar_stream_write_mode mode, bool *unsent);
 static inline size_t lar_stream_queued(const lar_stream *s) { return s->queued_bytes; }

@@ -223,6 +223,8 @@ const lar_http1_head *lar_lease_head(const lar_lease *l) {
     return lar_http1_head_of(l->conn->parser);
 }
 
+bool lar_lease_at_end(const lar_lease *l) { return l->conn && l->conn->answer_done; }
+
 size_t lar_lease_queued(const lar_lease *l) { return l->conn ? lar_stream_queued(&l->conn->stream) : 0; }
 
 void lar_lease_pause(lar_lease *l) {

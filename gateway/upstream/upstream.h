@@ -73,6 +73,8 @@ LAR_MUST_USE lar_error lar_lease_send(lar_lease *l, const struct iovec *iov, uin
 /* The answer that comes belongs to a HEAD request. Before lar_lease_send. */
 void lar_lease_expect_head(lar_lease *l, bool to_head_request);
 const lar_http1_head *lar_lease_head(const lar_lease *l);
+/* The answer's END was reported. */
+bool lar_lease_at_end(const lar_lease *l);
 size_t lar_lease_queued(const lar_lease *l);
 void lar_lease_pause(lar_lease *l);
 void lar_lease_resume(lar_lease *l);

@@ -1,0 +1,370 @@
+/* Client connections: bytes -> http1 parser -> exchange -> answer, one request at a time, in order.
+ * Flow: the listener's callback -> lar_client_accept; stream events and the deadline -> here. Loop thread; no blocking.
+ * Invariants: 1. an exchange exists exactly in BODY and BUSY. 2. input is parsed only in IDLE, HEAD and BODY; in BUSY it
+ * waits in `pending`, bounded by not reading. 3. the memory goes in the last close callback.
+ * Not here: what a request means (exchange.c). */
+#include "gateway/request/client.h"
+
+#include <poll.h>
+#include <stdlib.h>
+
+#include "base/ensure.h"
+
+enum { PENDING_BYTES_MAX = 512 << 10, LINGER_MS = 2000, LINGER_BYTES_MAX = 16 << 20, PROBE_MS = 150 };
+
+static void feed(lar_client *c, lar_slice data);
+
+/* -- closing ------------------------------------------------------------------------------------------------- */
+
+static void handle_closed(lar_client *c) {
+    if (--c->open_handles) return;
+    lar_loop *l = c->loop;
+    if (c->prev)
+        c->prev->next = c->next;
+    else
+        l->clients = c->next;
+    if (c->next) c->next->prev = c->prev;
+    l->client_count--;
+    atomic_fetch_sub_explicit(&l->gateway->clients, 1, memory_order_relaxed);
+    lar_metrics_add(l->gateway->metrics, LAR_METRIC_CLIENT_CONNECTIONS, -1);
+    lar_http1_free(c->parser);
+    lar_buf_release(&c->pending);
+    free(c);
+    lar_loop_client_gone(l);
+}
+
+static void deadline_closed(uv_handle_t *h) { handle_closed(h->data); }
+
+static void close_now(lar_client *c, lar_stream_close_mode mode) {
+    if (c->state == CLIENT_CLOSING) return;
+    LAR_ASSERT(!c->exchange);
+    c->state = CLIENT_CLOSING;
+    lar_deadline_close(&c->deadline, deadline_closed);
+    lar_stream_close(&c->stream, mode);
+}
+
+void lar_client_close(lar_client *c) {
+    if (c->exchange)
+        lar_exchange_fail(c->exchange, LAR_SHUTDOWN, ""); /* comes back through lar_client_exchange_done */
+    else if (c->state != CLIENT_LINGER)
+        close_now(c, LAR_CLOSE_NORMAL);
+}
+
+/* The peer is gone. */
+static void lost(lar_client *c) {
+    if (c->exchange)
+        lar_exchange_abandon(c->exchange, LAR_END_CLIENT_GONE);
+    else
+        close_now(c, LAR_CLOSE_RESET);
+}
+
+/* Sends FIN behind the last answer and throws away what still comes, so that the answer is not lost to a reset
+ * (RFC 9112 9.6). */
+static void linger(lar_client *c) {
+    if (c->eof) {
+        if (lar_stream_queued(&c->stream) == 0) {
+            close_now(c, LAR_CLOSE_NORMAL);
+            return;
+        }
+    }
+    c->state = CLIENT_LINGER;
+    c->linger_bytes = 0;
+    lar_stream_shutdown(&c->stream);
+    lar_stream_read_start(&c->stream);
+    uint32_t ms = lar_stream_queued(&c->stream) ? c->loop->gateway->config->write_timeout_ms : LINGER_MS;
+    lar_deadline_set(&c->deadline, ms);
+}
+
+/* -- writing -------------------------------------------------------------------------------------------------- */
+
+lar_error lar_client_write(lar_client *c, const struct iovec *iov, uint32_t count) {
+    bool was_empty = lar_stream_queued(&c->stream) == 0;
+    lar_error e = lar_stream_write(&c->stream, iov, count, LAR_WRITE_COPY, NULL);
+    if (e) return LAR_CLIENT_GONE;
+    if (was_empty && lar_stream_queued(&c->stream)) {
+        c->write_queue_seen = c->stream.tcp.write_queue_size;
+        lar_deadline_set(&c->deadline, c->loop->gateway->config->write_timeout_ms);
+    }
+    return LAR_OK;
+}
+
+size_t lar_client_queued(const lar_client *c) { return lar_stream_queued(&c->stream); }
+
+bool lar_client_body_read(const lar_client *c) { return c->state == CLIENT_BUSY; }
+
+/* -- requests --------------------------------------------------------------------------------------------------- */
+
+static void be_idle(lar_client *c) {
+    c->state = CLIENT_IDLE;
+    lar_deadline_set(&c->deadline, c->loop->gateway->config->client_idle_ms);
+}
+
+void lar_client_exchange_done(lar_client *c, client_next next) {
+    LAR_ASSERT(c->exchange);
+    c->exchange = NULL;
+    c->probing = false;
+    if (next == CLIENT_ABORT) {
+        close_now(c, LAR_CLOSE_RESET);
+        return;
+    }
+    if (next == CLIENT_CLOSE || c->loop->stopping || c->close_after) {
+        linger(c);
+        return;
+    }
+    be_idle(c);
+    if (c->feeding) return; /* the loop in feed() goes on with what is left */
+    if (c->pending.len) {
+        lar_buf pending = c->pending;
+        lar_buf_init(&c->pending, PENDING_BYTES_MAX);
+        feed(c, lar_buf_slice(&pending));
+        lar_buf_release(&pending);
+    }
+    if (c->state == CLIENT_IDLE && c->eof) {
+        close_now(c, LAR_CLOSE_NORMAL);
+        return;
+    }
+    if (c->state != CLIENT_CLOSING && c->state != CLIENT_BUSY) lar_stream_read_start(&c->stream);
+}
+
+/* The request cannot be read to its end: answers in the form of the protocol the path names, as far as it is known,
+ * and closes. */
+static void refuse(lar_client *c, lar_error e, const lar_diag *d) {
+    static const lar_http1_head nothing = {.minor = 1};
+    c->close_after = true;
+    if (!c->exchange) {
+        c->exchange = lar_exchange_take(c->loop);
+        if (!c->exchange) {
+            close_now(c, LAR_CLOSE_RESET);
+            return;
+        }
+        if (e == LAR_HTTP_BODY_LARGE) { /* the head was fine: whoever may not ask at all learns only that */
+            c->state = CLIENT_BODY;
+            if (lar_exchange_begin(c->exchange, c, lar_http1_head_of(c->parser)) != LAR_OK) return;
+        } else {
+            lar_exchange_begin_damaged(c->exchange, c, &nothing);
+        }
+    }
+    if (c->exchange) lar_exchange_refuse(c->exchange, e, d);
+}
+
+static void on_head(lar_client *c) {
+    const lar_config *cfg = c->loop->gateway->config;
+    const lar_http1_head *h = lar_http1_head_of(c->parser);
+    c->exchange = lar_exchange_take(c->loop);
+    if (!c->exchange) {
+        close_now(c, LAR_CLOSE_RESET);
+        return;
+    }
+    c->state = h->has_body ? CLIENT_BODY : CLIENT_BUSY;
+    bool wants_continue = h->expect_continue && h->has_body;
+    if (lar_exchange_begin(c->exchange, c, h) != LAR_OK) return;
+    c->state = CLIENT_BODY;
+    lar_deadline_set(&c->deadline, cfg->body_timeout_ms);
+    if (!wants_continue) return;
+    static const char interim[] = "HTTP/1.1 100 Continue\r\n\r\n";
+    struct iovec iov = {(void *)(uintptr_t)interim, sizeof interim - 1};
+    if (lar_client_write(c, &iov, 1) != LAR_OK) lost(c);
+}
+
+/* One event of the parser. False: stop feeding. */
+static bool on_event(lar_client *c, lar_http1_event e, lar_slice body) {
+    switch (e) {
+    case LAR_HTTP1_MORE: return false;
+    case LAR_HTTP1_HEAD_END: on_head(c); return true;
+    case LAR_HTTP1_BODY:
+        lar_deadline_set(&c->deadline, c->loop->gateway->config->body_timeout_ms);
+        return lar_exchange_body(c->exchange, body) == LAR_OK;
+    case LAR_HTTP1_END:
+        if (!c->exchange) return true; /* its head was answered already */
+        c->state = CLIENT_BUSY;
+        lar_deadline_clear(&c->deadline);
+        lar_exchange_run(c->exchange);
+        return true;
+    case LAR_HTTP1_FAIL: refuse(c, lar_http1_error(c->parser), lar_http1_diag(c->parser)); return false;
+    }
+    return false;
+}
+
+static void feed(lar_client *c, lar_slice data) {
+    const lar_config *cfg = c->loop->gateway->config;
+    c->feeding = true;
+    for (;;) {
+        if (c->state == CLIENT_BUSY) { /* pipelined: waits its turn */
+            if (data.len && lar_buf_add_slice(&c->pending, data) != LAR_OK) lost(c);
+            if (c->pending.len > PENDING_BYTES_MAX / 2) lar_stream_read_stop(&c->stream);
+            break;
+        }
+        if (c->state != CLIENT_IDLE && c->state != CLIENT_HEAD && c->state != CLIENT_BODY) break;
+        size_t used = 0;
+        lar_slice body = {NULL, 0};
+        lar_http1_event e = lar_http1_next(c->parser, data.ptr, data.len, &used, &body);
+        data.ptr += used;
+        data.len -= used;
+        if (c->state == CLIENT_IDLE && lar_http1_in_head(c->parser)) {
+            c->state = CLIENT_HEAD;
+            lar_deadline_set(&c->deadline, cfg->head_timeout_ms);
+        }
+        if (!on_event(c, e, body)) break;
+    }
+    c->feeding = false;
+}
+
+/* -- events ------------------------------------------------------------------------------------------------------ */
+
+/* FIN from the client: either it is gone, or it only has nothing more to say and still reads. An interim answer tells
+ * the two apart: a closed socket answers it with a reset (RFC 9110 15.2 lets any client get one). */
+static void probe(lar_client *c) {
+    static const char interim[] = "HTTP/1.1 100 Continue\r\n\r\n";
+    struct iovec iov = {(void *)(uintptr_t)interim, sizeof interim - 1};
+    if (c->exchange->head_sent || c->exchange->client_is_10) return;
+    if (lar_client_write(c, &iov, 1) != LAR_OK) {
+        lost(c);
+        return;
+    }
+    c->probing = true;
+    lar_deadline_set(&c->deadline, PROBE_MS);
+}
+
+static bool was_reset(const lar_client *c) {
+    uv_os_fd_t fd;
+    if (uv_fileno((const uv_handle_t *)&c->stream.tcp, &fd) != 0) return true;
+    struct pollfd p = {.fd = fd, .events = 0};
+    return poll(&p, 1, 0) == 1 && (p.revents & (POLLERR | POLLHUP));
+}
+
+static void on_eof(lar_client *c) {
+    c->eof = true;
+    switch (c->state) {
+    case CLIENT_IDLE:
+    case CLIENT_LINGER:
+        if (c->state == CLIENT_IDLE || lar_stream_queued(&c->stream) == 0) close_now(c, LAR_CLOSE_NORMAL);
+        return;
+    case CLIENT_HEAD: close_now(c, LAR_CLOSE_NORMAL); return;
+    case CLIENT_BODY: lar_exchange_abandon(c->exchange, LAR_END_CLIENT_GONE); return;
+    case CLIENT_BUSY: probe(c); return;
+    case CLIENT_CLOSING: return;
+    }
+}
+
+static void on_drained(lar_client *c) {
+    if (c->state == CLIENT_LINGER) {
+        if (c->eof)
+            close_now(c, LAR_CLOSE_NORMAL);
+        else
+            lar_deadline_set(&c->deadline, LINGER_MS);
+        return;
+    }
+    if (c->state == CLIENT_BUSY) lar_deadline_clear(&c->deadline);
+    if (c->exchange) lar_exchange_client_drained(c->exchange);
+}
+
+static void on_data(lar_client *c, lar_slice data) {
+    if (c->state == CLIENT_LINGER) {
+        c->linger_bytes += data.len;
+        if (c->linger_bytes > LINGER_BYTES_MAX) close_now(c, LAR_CLOSE_RESET);
+        return;
+    }
+    feed(c, data);
+}
+
+static void on_stream(void *owner, const lar_stream_event *e) {
+    lar_client *c = owner;
+    if (e->kind == LAR_STREAM_CLOSED) {
+        handle_closed(c);
+        return;
+    }
+    if (c->state == CLIENT_CLOSING) return;
+    switch (e->kind) {
+    case LAR_STREAM_OPEN: be_idle(c); return;
+    case LAR_STREAM_DATA: on_data(c, e->data); return;
+    case LAR_STREAM_EOF: on_eof(c); return;
+    case LAR_STREAM_ERROR: lost(c); return;
+    case LAR_STREAM_DRAINED: on_drained(c); return;
+    case LAR_STREAM_CLOSED: return;
+    }
+}
+
+static void on_due(void *owner) {
+    lar_client *c = owner;
+    size_t queued = c->stream.tcp.write_queue_size;
+    switch (c->state) {
+    case CLIENT_IDLE: close_now(c, LAR_CLOSE_NORMAL); return;
+    case CLIENT_HEAD:
+    case CLIENT_BODY: refuse(c, LAR_HTTP_TIMEOUT, NULL); return;
+    case CLIENT_BUSY:
+        if (c->probing) {
+            c->probing = false;
+            if (was_reset(c)) lost(c);
+            return;
+        }
+        if (!queued) return;
+        if (queued >= c->write_queue_seen) {
+            lost(c); /* it took nothing for write_timeout_ms */
+            return;
+        }
+        c->write_queue_seen = queued;
+        lar_deadline_set(&c->deadline, c->loop->gateway->config->write_timeout_ms);
+        return;
+    case CLIENT_LINGER: close_now(c, LAR_CLOSE_NORMAL); return;
+    case CLIENT_CLOSING: return;
+    }
+}
+
+static lar_client *client_new(lar_loop *l) {
+    const lar_config *cfg = l->gateway->config;
+    lar_client *c = calloc(1, sizeof *c);
+    if (!c) return NULL;
+    const lar_http1_limits limits = {.head_bytes_max = (uint32_t)cfg->head_bytes_max,
+                                     .fields_max = cfg->fields_max,
+                                     .body_bytes_max = cfg->body_bytes_max};
+    c->parser = lar_http1_new(LAR_HTTP1_REQUEST, &limits);
+    if (!c->parser) {
+        free(c);
+        return NULL;
+    }
+    c->loop = l;
+    lar_buf_init(&c->pending, PENDING_BYTES_MAX);
+    c->next = l->clients;
+    if (l->clients) l->clients->prev = c;
+    l->clients = c;
+    l->client_count++;
+    return c;
+}
+
+/* Over the limit, or out of memory: the connection is taken and closed, so that the backlog does not fill up. */
+static void turn_away(lar_loop *l, uv_stream_t *listener) {
+    uv_tcp_t *t = malloc(sizeof *t);
+    lar_metrics_add(l->gateway->metrics, LAR_METRIC_CLIENT_CONNECTIONS_REFUSED_TOTAL, 1);
+    if (!t) return;
+    LAR_ASSERT(uv_tcp_init(&l->uv, t) == 0);
+    (void)uv_accept(listener, (uv_stream_t *)t);
+    uv_close((uv_handle_t *)t, (uv_close_cb)free);
+}
+
+void lar_client_accept(lar_loop *l, uv_stream_t *listener) {
+    lar_gateway *g = l->gateway;
+    int others = atomic_fetch_add_explicit(&g->clients, 1, memory_order_relaxed);
+    lar_client *c = others < (int)g->config->connections_max ? client_new(l) : NULL;
+    if (!c) {
+        atomic_fetch_sub_explicit(&g->clients, 1, memory_order_relaxed);
+        turn_away(l, listener);
+        return;
+    }
+    lar_metrics_add(g->metrics, LAR_METRIC_CLIENT_CONNECTIONS, 1);
+    lar_metrics_add(g->metrics, LAR_METRIC_CLIENT_CONNECTIONS_TOTAL, 1);
+    lar_deadline_init(&c->deadline, &l->uv, on_due, c);
+    lar_stream_init(&c->stream, &l->uv, l->scratch, on_stream, c);
+    c->open_handles = 2;
+    (void)pthread_mutex_lock(&g->tls_lock);
+    lar_tls_context *tls = g->listener_tls ? lar_tls_context_ref(g->listener_tls) : NULL;
+    (void)pthread_mutex_unlock(&g->tls_lock);
+    be_idle(c);
+    lar_deadline_set(&c->deadline, g->config->client_idle_ms);
+    lar_error e = lar_stream_accept(&c->stream, listener, tls);
+    lar_tls_context_unref(tls);
+    if (e) {
+        close_now(c, LAR_CLOSE_RESET);
+        return;
+    }
+    lar_stream_read_start(&c->stream);
+}

@@ -1,0 +1,49 @@
+/* One client connection: reads requests one after the other, runs an exchange for each, answers in order.
+ * Private to gateway/request. */
+#ifndef LARDER_GATEWAY_CLIENT_H
+#define LARDER_GATEWAY_CLIENT_H
+
+#include "gateway/http1/http1.h"
+#include "gateway/net/deadline.h"
+#include "gateway/net/stream.h"
+#include "gateway/request/exchange.h"
+#include "gateway/request/gateway.h"
+
+typedef enum client_state {
+    CLIENT_IDLE,   /* between requests */
+    CLIENT_HEAD,   /* a head has begun */
+    CLIENT_BODY,   /* its body is arriving */
+    CLIENT_BUSY,   /* the exchange works; further requests wait in `pending` */
+    CLIENT_LINGER, /* the last answer was sent; input is thrown away until the peer closes or time is up */
+    CLIENT_CLOSING
+} client_state;
+
+struct lar_client {
+    lar_stream stream;
+    lar_deadline deadline;   /* the connection's own: idle, head, body, write, linger */
+    lar_loop *loop;
+    lar_client *prev, *next; /* in loop->clients */
+    lar_http1 *parser;
+    lar_exchange *exchange;  /* BODY, BUSY */
+    lar_buf pending;         /* pipelined bytes */
+    client_state state;
+    uint8_t open_handles;
+    bool eof, feeding, close_after, probing;
+    size_t write_queue_seen; /* to see whether a slow client takes anything at all */
+    size_t linger_bytes;
+};
+
+/* Takes a connection from the listener. */
+void lar_client_accept(lar_loop *l, uv_stream_t *listener);
+/* Writes to the client; on failure the client is gone: CLIENT_GONE, and lar_client_lost must follow once the caller's
+ * own work is done. */
+LAR_MUST_USE lar_error lar_client_write(lar_client *c, const struct iovec *iov, uint32_t count);
+size_t lar_client_queued(const lar_client *c);
+/* The request's body was read to its end. */
+bool lar_client_body_read(const lar_client *c);
+/* The exchange is done with its answer. `keep`: the connection may carry another request. */
+void lar_client_exchange_done(lar_client *c, client_next next);
+/* larder stops: a request under way is answered with SHUTDOWN, the connection closes. */
+void lar_client_close(lar_client *c);
+
+#endif

@@ -1,0 +1,309 @@
+/* The life of an exchange: taken, begun, fed, run, led by the events of its lease and its deadline.
+ * Flow: client.c -> begin/body/run -> prepare.c -> lease -> relay.c -> finish.c. Loop thread only; never blocks.
+ * Invariants: 1. every exchange that begins ends in exactly one journal record. 2. states change only through
+ * lar_exchange_move. 3. after lar_exchange_fail, _finish or _answer the exchange may be free: callers return.
+ * Memory: arena and buffers are kept for the next request, up to a limit. */
+#include "gateway/request/exchange.h"
+
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/ensure.h"
+#include "gateway/request/client.h"
+
+enum { KEEP_BODY_BYTES = 1 << 20, KEEP_ARENA_BYTES = 256 << 10, KEEP_HELD_BYTES = 64 << 10, SSE_EVENT_BYTES_MAX = 8 << 20 };
+
+#define TO(state) (1u << EXCHANGE_##state)
+static const uint8_t moves[EXCHANGE_STATE_COUNT] = {
+    [EXCHANGE_BODY] = TO(WAIT_CONN) | TO(DONE),
+    [EXCHANGE_WAIT_CONN] = TO(WAIT_HEAD) | TO(DONE),
+    [EXCHANGE_WAIT_HEAD] = TO(WAIT_CONN) | TO(RELAY) | TO(DONE),
+    [EXCHANGE_RELAY] = TO(DRAIN) | TO(DONE),
+    [EXCHANGE_DRAIN] = TO(DONE),
+    [EXCHANGE_DONE] = TO(BODY),
+};
+#undef TO
+
+void lar_exchange_move(lar_exchange *x, exchange_state to) {
+    LAR_ASSERT(moves[x->state] & (1u << to));
+    x->state = to;
+}
+
+static void on_lease(void *owner, const lar_lease_event *e);
+static void on_due(void *owner);
+
+lar_exchange *lar_exchange_take(lar_loop *l) {
+    lar_exchange *x = l->spare;
+    if (x) {
+        l->spare = x->spare_next;
+        l->spare_count--;
+        x->spare_next = NULL;
+        return x;
+    }
+    const lar_config *c = l->gateway->config;
+    x = calloc(1, sizeof *x);
+    if (!x) return NULL;
+    x->loop = l;
+    x->state = EXCHANGE_DONE;
+    lar_deadline_init(&x->deadline, &l->uv, on_due, x);
+    /* nodes of a body are at most a fraction of it; the arena holds replacements and views */
+    lar_arena_init(&x->arena, c->body_bytes_max * 2 + (4u << 20));
+    lar_buf_init(&x->body, c->body_bytes_max);
+    lar_json_init(&x->json);
+    lar_buf_init(&x->held, (size_t)SSE_EVENT_BYTES_MAX + (64u << 10));
+    lar_buf_init(&x->copy, 8u << 20);
+    lar_buf_init(&x->up_head, 256u << 10);
+    lar_buf_init(&x->out_head, 256u << 10);
+    lar_sse_init(&x->sse, SSE_EVENT_BYTES_MAX);
+    lar_usage_init(&x->usage, LAR_USAGE_BY_SPELLING);
+    lar_lease_init(&x->lease, on_lease, x);
+    return x;
+}
+
+static void on_freed(uv_handle_t *h) {
+    lar_exchange *x = (lar_exchange *)h;
+    lar_arena_release(&x->arena);
+    lar_buf_release(&x->body);
+    lar_json_release(&x->json);
+    lar_buf_release(&x->held);
+    lar_buf_release(&x->copy);
+    lar_buf_release(&x->up_head);
+    lar_buf_release(&x->out_head);
+    lar_sse_release(&x->sse);
+    lar_usage_release(&x->usage);
+    free(x);
+}
+
+void lar_exchange_free(lar_exchange *x) { lar_deadline_close(&x->deadline, on_freed); }
+
+void lar_exchange_free_spares(lar_loop *l) {
+    while (l->spare) {
+        lar_exchange *x = l->spare;
+        l->spare = x->spare_next;
+        lar_exchange_free(x);
+    }
+    l->spare_count = 0;
+}
+
+void lar_exchange_recycle(lar_exchange *x) {
+    LAR_ASSERT(x->state == EXCHANGE_DONE && !x->lease.conn && !x->lease.waiting_in);
+    lar_loop *l = x->loop;
+    lar_deadline_clear(&x->deadline);
+    if (l->pools_closed || l->spare_count >= LAR_SPARE_EXCHANGES_MAX) {
+        lar_exchange_free(x);
+        return;
+    }
+    lar_arena_reset(&x->arena, KEEP_ARENA_BYTES);
+    lar_buf_reset(&x->body, KEEP_BODY_BYTES);
+    lar_buf_reset(&x->held, KEEP_HELD_BYTES);
+    lar_buf_reset(&x->copy, KEEP_HELD_BYTES);
+    lar_buf_reset(&x->up_head, KEEP_HELD_BYTES);
+    lar_buf_reset(&x->out_head, KEEP_HELD_BYTES);
+    lar_sse_reset(&x->sse);
+    lar_usage_reset(&x->usage, LAR_USAGE_BY_SPELLING);
+    if (x->json.nodes_cap > (256u << 10)) {
+        lar_json_release(&x->json);
+        lar_json_init(&x->json);
+    }
+    x->spare_next = l->spare;
+    l->spare = x;
+    l->spare_count++;
+}
+
+static void clear(lar_exchange *x) {
+    x->route = (lar_route){0};
+    x->cors = (lar_slice){NULL, 0};
+    x->budget_bytes = 0;
+    x->understood = x->head_request = x->client_is_10 = x->keep_alive = false;
+    x->upstream = NULL;
+    x->lease.fresh_only = x->lease.reused = false;
+    x->edits = NULL;
+    x->iov = NULL;
+    x->iov_count = 0;
+    x->view = (lar_request_view){0};
+    x->canon = (lar_canon_out){0};
+    x->canon_ran = x->usage_injected = x->sent = x->retried = x->paused = false;
+    x->relay = RELAY_RAW;
+    x->head_sent = x->chunked_out = x->answer_whole = x->no_body = false;
+    x->status = 0;
+    x->first_byte_ns = x->sent_ns = 0;
+    x->error = LAR_OK;
+}
+
+static void begin_record(lar_exchange *x) {
+    static const lar_tokens unknown = {LAR_TOKENS_UNKNOWN, LAR_TOKENS_UNKNOWN, LAR_TOKENS_UNKNOWN,
+                                       LAR_TOKENS_UNKNOWN, LAR_TOKENS_UNKNOWN, LAR_TOKENS_UNKNOWN};
+    x->record = (lar_journal_record){.time_ms = lar_clock_wall_ms(), .tokens = unknown, .raw = unknown,
+                                     .ttft_us = LAR_TOKENS_UNKNOWN};
+    x->start_ns = lar_clock_mono_ns();
+}
+
+/* CORS preflight (WHATWG Fetch 4.8), or plain OPTIONS: says what is allowed, enters no handler (H-42, H-43). */
+static void answer_options(lar_exchange *x, const char *allow) {
+    lar_slice fields = lar_arena_printf(&x->arena, "Allow: %s\r\n", allow);
+    if (x->cors.len) {
+        lar_slice want = lar_http1_get(x->head, "access-control-request-headers");
+        fields = lar_arena_printf(&x->arena,
+                                  "Allow: %s\r\nAccess-Control-Allow-Methods: %s\r\n"
+                                  "Access-Control-Allow-Headers: %.*s\r\nAccess-Control-Max-Age: 600\r\n",
+                                  allow, allow, want.len ? (int)want.len : 1, want.len ? want.ptr : "*");
+    }
+    lar_exchange_answer(x, 204, fields.ptr ? fields.ptr : "", (lar_slice){NULL, 0}, LAR_END_COMPLETE);
+}
+
+static void start(lar_exchange *x, lar_client *c, const lar_http1_head *h) {
+    lar_exchange_move(x, EXCHANGE_BODY);
+    clear(x);
+    x->client = c;
+    x->head = h;
+    begin_record(x);
+    lar_metrics_add(x->loop->gateway->metrics, LAR_METRIC_REQUESTS_ACTIVE, 1);
+}
+
+void lar_exchange_begin_damaged(lar_exchange *x, lar_client *c, const lar_http1_head *h) {
+    start(x, c, h);
+    x->route.name = "damaged";
+}
+
+lar_error lar_exchange_begin(lar_exchange *x, lar_client *c, const lar_http1_head *h) {
+    lar_gateway *g = x->loop->gateway;
+    start(x, c, h);
+    x->head_request = h->method_id == LAR_HTTP1_HEAD;
+    x->client_is_10 = h->minor == 0;
+    x->keep_alive = h->keep_alive;
+    x->cors = lar_route_cors(g->config, h);
+    const char *allow = "";
+    lar_error e = lar_route_host(g->config, h, g->loopback_only);
+    if (!e) e = lar_route_find(g->config, h, &x->route, &allow);
+    if (e == LAR_METHOD && h->method_id == LAR_HTTP1_OPTIONS) {
+        answer_options(x, allow);
+        return LAR_METHOD;
+    }
+    if (e == LAR_METHOD) {
+        lar_slice f = lar_arena_printf(&x->arena, "allowed: %s", allow);
+        lar_exchange_fail(x, e, f.ptr ? f.ptr : "");
+        return e;
+    }
+    if (!e) e = lar_route_tenant(g->config, h, &g->process_salt, &x->record.tenant, &x->scope);
+    if (!e && g->stopping) e = LAR_SHUTDOWN;
+    if (e) lar_exchange_fail(x, e, e == LAR_UNAUTHORIZED ? "send a key of this gateway as 'Authorization: Bearer KEY'" : "");
+    return e;
+}
+
+lar_error lar_exchange_body(lar_exchange *x, lar_slice part) {
+    lar_gateway *g = x->loop->gateway;
+    long long held = atomic_fetch_add_explicit(&g->buffered_bytes, (long long)part.len, memory_order_relaxed);
+    x->budget_bytes += part.len;
+    lar_error e = held > (long long)g->config->buffer_bytes_max ? LAR_NO_MEMORY : LAR_OK;
+    /* one allocation where the length is known; a client that only promises gets no more than it sends, at first */
+    if (!e && !x->body.len && x->head->has_length && x->head->length <= KEEP_BODY_BYTES)
+        e = lar_buf_reserve(&x->body, (size_t)x->head->length);
+    if (!e) e = lar_buf_add_slice(&x->body, part);
+    if (e == LAR_LIMIT) e = LAR_HTTP_BODY_LARGE;
+    if (e) lar_exchange_fail(x, e, "");
+    return e;
+}
+
+void lar_exchange_run(lar_exchange *x) {
+    lar_diag d = {{0}, 0, 0};
+    lar_error e = lar_exchange_prepare(x, &d);
+    if (!e) {
+        lar_exchange_move(x, EXCHANGE_WAIT_CONN);
+        lar_exchange_wait(x, x->upstream->first_byte_timeout_ms);
+        e = lar_lease_acquire(x->loop->pools[x->upstream_index], &x->lease);
+    }
+    if (!e) return;
+    lar_slice text = d.has_offset ? lar_arena_printf(&x->arena, "%s (byte %llu)", d.text, (unsigned long long)d.offset)
+                                  : lar_arena_printf(&x->arena, "%s", d.text);
+    lar_exchange_fail(x, e, text.ptr ? text.ptr : "");
+}
+
+void lar_exchange_refuse(lar_exchange *x, lar_error e, const lar_diag *d) {
+    lar_exchange_fail(x, e, d ? d->text : "");
+}
+
+/* The shorter of `ms` and what is left of the whole. */
+void lar_exchange_wait(lar_exchange *x, uint32_t ms) {
+    uint32_t total = x->upstream->total_timeout_ms;
+    if (total) {
+        uint64_t gone = (lar_clock_mono_ns() - x->start_ns) / 1000000u;
+        uint64_t left = gone >= total ? 1 : total - gone;
+        if (left < ms) ms = (uint32_t)left;
+    }
+    lar_deadline_set(&x->deadline, ms);
+}
+
+/* A request that certainly was not processed may go out once more, on a fresh connection (RFC 9110 9.2.2). */
+static bool send_again(lar_exchange *x) {
+    if (x->retried) return false;
+    x->retried = true;
+    lar_lease_cancel(&x->lease);
+    x->lease.fresh_only = true;
+    if (x->state == EXCHANGE_WAIT_HEAD) lar_exchange_move(x, EXCHANGE_WAIT_CONN);
+    lar_error e = lar_lease_acquire(x->loop->pools[x->upstream_index], &x->lease);
+    if (e) lar_exchange_fail(x, e, "");
+    return true;
+}
+
+static void send_request(lar_exchange *x) {
+    bool unsent = true;
+    lar_lease_expect_head(&x->lease, x->head_request);
+    if (x->lease.reused) x->record.flags |= LAR_JREC_REUSED;
+    lar_error e = lar_lease_send(&x->lease, x->iov, x->iov_count, LAR_WRITE_BORROW, &unsent);
+    if (e && unsent && send_again(x)) return;
+    lar_exchange_move(x, EXCHANGE_WAIT_HEAD);
+    x->sent = true;
+    x->sent_ns = lar_clock_mono_ns();
+    /* after a failed write an early answer may still be on its way in: a short look for it */
+    lar_exchange_wait(x, e ? 1000 : x->upstream->first_byte_timeout_ms);
+}
+
+static bool idempotent(const lar_exchange *x) {
+    uint8_t m = x->head->method_id;
+    return m == LAR_HTTP1_GET || m == LAR_HTTP1_HEAD || m == LAR_HTTP1_OPTIONS || m == LAR_HTTP1_PUT ||
+           m == LAR_HTTP1_DELETE;
+}
+
+static void on_broken(lar_exchange *x, const lar_lease_event *e) {
+    switch (x->state) {
+    case EXCHANGE_WAIT_HEAD:
+        /* a pooled connection that died under an idempotent request: once more; a POST may have been executed */
+        if (e->error == LAR_UPSTREAM_CLOSED && x->lease.reused && idempotent(x) && send_again(x)) return;
+        lar_exchange_fail(x, e->error, e->detail);
+        return;
+    case EXCHANGE_RELAY: lar_exchange_on_cut(x, e->error, e->detail); return;
+    case EXCHANGE_DRAIN: lar_exchange_drained(x); return;
+    default: LAR_UNREACHABLE("a lease broke in a state without one");
+    }
+}
+
+static void on_lease(void *owner, const lar_lease_event *e) {
+    lar_exchange *x = owner;
+    switch (e->kind) {
+    case LAR_LEASE_READY: send_request(x); return;
+    case LAR_LEASE_FAILED: lar_exchange_fail(x, e->error, e->detail); return;
+    case LAR_LEASE_HEAD: lar_exchange_on_head(x); return;
+    case LAR_LEASE_BODY: lar_exchange_on_body(x, e->data); return;
+    case LAR_LEASE_END: lar_exchange_on_end(x); return;
+    case LAR_LEASE_BROKEN: on_broken(x, e); return;
+    case LAR_LEASE_DRAINED: return;
+    }
+}
+
+static void on_due(void *owner) {
+    lar_exchange *x = owner;
+    switch (x->state) {
+    case EXCHANGE_WAIT_CONN: lar_exchange_fail(x, LAR_UPSTREAM_CONNECT_TIMEOUT, "no connection became free"); return;
+    case EXCHANGE_WAIT_HEAD: lar_exchange_fail(x, LAR_UPSTREAM_TIMEOUT, ""); return;
+    case EXCHANGE_RELAY: lar_exchange_on_cut(x, LAR_UPSTREAM_TIMEOUT, ""); return;
+    case EXCHANGE_DRAIN: lar_exchange_drained(x); return;
+    default: return; /* an event of the same turn was first */
+    }
+}
+
+void lar_exchange_client_drained(lar_exchange *x) {
+    if (!x->paused) return;
+    x->paused = false;
+    lar_lease_resume(&x->lease);
+    if (x->state == EXCHANGE_RELAY) lar_exchange_wait(x, x->upstream->idle_timeout_ms);
+}

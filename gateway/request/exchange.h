@@ -1,0 +1,140 @@
+/* One request and its answer: everything that happens between a complete request head and the journal record.
+ *
+ * States (exchange_state_move in exchange.c has the table of legal moves):
+ *   BODY      the request body is arriving
+ *   WAIT_CONN the request is prepared and waits for an upstream connection
+ *   WAIT_HEAD it was sent; the answer's head has not come
+ *   RELAY     the answer is being passed on
+ *   DRAIN     the client has its whole answer (or is gone); what the upstream still says is read for its usage
+ *   DONE      recorded; the exchange is free
+ * Private to gateway/request. */
+#ifndef LARDER_GATEWAY_EXCHANGE_H
+#define LARDER_GATEWAY_EXCHANGE_H
+
+#include "base/arena.h"
+#include "base/buf.h"
+#include "base/json.h"
+#include "gateway/net/deadline.h"
+#include "gateway/http1/sse.h"
+#include "gateway/request/gateway.h"
+#include "gateway/request/route.h"
+
+/* What becomes of the client's connection. */
+typedef enum client_next { CLIENT_KEEP, CLIENT_CLOSE, CLIENT_ABORT } client_next;
+
+typedef enum exchange_state {
+    EXCHANGE_BODY,
+    EXCHANGE_WAIT_CONN,
+    EXCHANGE_WAIT_HEAD,
+    EXCHANGE_RELAY,
+    EXCHANGE_DRAIN,
+    EXCHANGE_DONE,
+    EXCHANGE_STATE_COUNT
+} exchange_state;
+
+/* How the answer's body is passed on. */
+typedef enum relay_mode {
+    RELAY_RAW,  /* bytes as they come */
+    RELAY_HOLD, /* a JSON answer, held whole if it is small: an error in a 200 can still become a 502 (H-47) */
+    RELAY_JSON, /* a JSON answer too large to hold: bytes as they come, a copy for the usage */
+    RELAY_SSE   /* event by event */
+} relay_mode;
+
+struct lar_exchange {
+    lar_deadline deadline; /* first member: its timer's memory is the exchange's */
+    lar_exchange *spare_next;
+    lar_loop *loop;
+    lar_client *client;
+    exchange_state state;
+
+    /* the request */
+    lar_arena arena;
+    lar_buf body;
+    lar_json json;
+    lar_route route;
+    lar_digest scope;
+    const lar_http1_head *head; /* the client parser's, valid until the request's answer is done */
+    lar_slice cors;
+    size_t budget_bytes;    /* counted in gateway->buffered_bytes */
+    bool understood;        /* a known endpoint with a parsed JSON body */
+    bool head_request, client_is_10, keep_alive;
+
+    /* towards the upstream */
+    const lar_upstream_config *upstream;
+    uint32_t upstream_index;
+    lar_lease lease;
+    lar_buf up_head;        /* the head that goes upstream */
+    lar_splices *edits;
+    struct iovec *iov;
+    uint32_t iov_count;
+    lar_request_view view;
+    lar_canon_out canon;
+    bool canon_ran, usage_injected, sent, retried;
+
+    /* the answer */
+    relay_mode relay;
+    bool head_sent, chunked_out, answer_whole, no_body;
+    int status;             /* what the upstream said; what the client sees is in record.status */
+    lar_buf held;           /* HOLD: the body; SSE: the event under way */
+    lar_buf copy;           /* JSON: for the usage */
+    lar_buf out_head;
+    lar_sse sse;
+    lar_usage usage;
+    bool paused;            /* the upstream is not read: the client is slower */
+
+    /* the account */
+    lar_journal_record record;
+    uint64_t start_ns, first_byte_ns, sent_ns;
+    lar_error error;
+};
+
+/* -- lifetime (exchange.c) ------------------------------------------------------------------------- */
+
+/* From the loop's spares, or new; NULL when out of memory. */
+lar_exchange *lar_exchange_take(lar_loop *l);
+/* Frees the loop's spares. */
+void lar_exchange_free_spares(lar_loop *l);
+
+/* The head is complete: routes it, checks who asks. LAR_OK: go on with the body. Otherwise an answer was sent
+ * (an error, a preflight) and the exchange is DONE. */
+LAR_MUST_USE lar_error lar_exchange_begin(lar_exchange *x, lar_client *c, const lar_http1_head *h);
+/* The head itself is damaged: an exchange that can only be refused. `h` is static. */
+void lar_exchange_begin_damaged(lar_exchange *x, lar_client *c, const lar_http1_head *h);
+/* A part of the body. An error was answered. */
+LAR_MUST_USE lar_error lar_exchange_body(lar_exchange *x, lar_slice part);
+/* The body is complete: prepares, sends, relays. May be DONE on return. */
+void lar_exchange_run(lar_exchange *x);
+/* The request could not be read to its end: answers `e` if nothing was answered yet, records, DONE. */
+void lar_exchange_refuse(lar_exchange *x, lar_error e, const lar_diag *d);
+/* The client is gone or larder stops: cancels the upstream, records, DONE (or DRAIN for the usage). */
+void lar_exchange_abandon(lar_exchange *x, lar_ending why);
+/* The client's write queue is empty again. */
+void lar_exchange_client_drained(lar_exchange *x);
+
+/* -- between the parts ------------------------------------------------------------------------------- */
+
+void lar_exchange_move(lar_exchange *x, exchange_state to);
+/* exchange.c: DONE exchanges go to the loop's spares, or are freed (later, by the loop). */
+void lar_exchange_recycle(lar_exchange *x);
+void lar_exchange_free(lar_exchange *x);
+/* exchange.c: sets the deadline: `ms`, or what is left of the upstream's total if that is less. */
+void lar_exchange_wait(lar_exchange *x, uint32_t ms);
+/* finish.c: DRAIN is over. */
+void lar_exchange_drained(lar_exchange *x);
+/* prepare.c: parses, canonicalises, routes by model, builds x->iov. On an error `d` says what the client should read. */
+LAR_MUST_USE lar_error lar_exchange_prepare(lar_exchange *x, lar_diag *d);
+/* relay.c: events of the lease in RELAY and DRAIN. */
+void lar_exchange_on_head(lar_exchange *x);
+void lar_exchange_on_body(lar_exchange *x, lar_slice data);
+void lar_exchange_on_end(lar_exchange *x);
+void lar_exchange_on_cut(lar_exchange *x, lar_error e, const char *detail);
+/* finish.c: answers a small reply of larder's own; `fields` are whole field lines. Finishes as `how`. */
+void lar_exchange_answer(lar_exchange *x, int status, const char *fields, lar_slice body, lar_ending how);
+/* finish.c: answers an error of larder's own (nothing sent yet), or in the stream (head sent). Then finishes. */
+void lar_exchange_fail(lar_exchange *x, lar_error e, const char *detail);
+/* The answer is complete for the client: records and DONE, or DRAIN while the upstream has not ended. */
+void lar_exchange_finish(lar_exchange *x, lar_ending how, client_next next);
+/* relay.c: appends status line and fields of the upstream's answer to out_head, without framing. */
+LAR_MUST_USE lar_error lar_exchange_copy_head(lar_exchange *x, int status);
+
+#endif

@@ -1,0 +1,74 @@
+/* What all loops of a running gateway share, and what one loop owns. Private to gateway/request. */
+#ifndef LARDER_GATEWAY_GATEWAY_H
+#define LARDER_GATEWAY_GATEWAY_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <uv.h>
+
+#include "base/log.h"
+#include "base/metrics.h"
+#include "gateway/config/config.h"
+#include "gateway/net/stream.h"
+#include "gateway/upstream/upstream.h"
+#include "store/store.h"
+
+typedef struct lar_client lar_client;
+typedef struct lar_exchange lar_exchange;
+
+/* The process-wide state; immutable after start but for the atomics and the certificate. */
+typedef struct lar_gateway {
+    lar_config *config;
+    lar_store *store;       /* NULL: no journal, no memory on disk */
+    lar_memory_ops memory;
+    lar_canon_options canon;
+    lar_log *log;
+    lar_metrics *metrics;
+    lar_tls_context **upstream_tls; /* one an upstream, NULL where plain */
+    pthread_mutex_t tls_lock;       /* guards listener_tls */
+    lar_tls_context *listener_tls;  /* NULL: plain HTTP */
+    atomic_llong buffered_bytes;
+    atomic_int clients;
+    atomic_bool stopping;
+    atomic_bool access_log;
+    bool loopback_only;     /* every listener is on a loopback address and no client key is set */
+    lar_digest process_salt; /* keys scopes that have no credential */
+} lar_gateway;
+
+enum { LAR_SPARE_EXCHANGES_MAX = 256 };
+
+/* One thread's loop and all that lives on it. */
+typedef struct lar_loop {
+    lar_gateway *gateway;
+    uint32_t index;
+    pthread_t thread;
+    uv_loop_t uv;
+    uv_async_t stop;
+    uv_timer_t stop_timer;
+    uv_tcp_t *listeners;
+    uint32_t listener_count;
+    lar_stream_scratch *scratch;
+    lar_pool **pools;
+    lar_norm_cache *norm_cache;
+    lar_client *clients; /* all of this loop, newest first */
+    uint32_t client_count;
+    lar_exchange *spare; /* exchanges kept for the next request, linked by `spare_next` */
+    uint32_t spare_count;
+    bool stopping, pools_closed;
+} lar_loop;
+
+/* Makes the loop and binds its listeners (ports: the ones the first loop got). */
+LAR_MUST_USE lar_error lar_loop_open(lar_loop *l, lar_gateway *g, uint32_t index, const uint16_t *ports, lar_diag *d);
+/* Starts its thread; runs until lar_loop_stop and every client is gone. */
+LAR_MUST_USE lar_error lar_loop_start(lar_loop *l, lar_diag *d);
+/* Any thread: no new clients, idle ones closed, requests under way may end within `timeouts.shutdown`. */
+void lar_loop_stop(lar_loop *l);
+void lar_loop_join(lar_loop *l);
+/* After join, or after a failed open. */
+void lar_loop_release(lar_loop *l);
+/* The last client of a stopping loop is gone: pools close, the loop ends. */
+void lar_loop_client_gone(lar_loop *l);
+
+#endif

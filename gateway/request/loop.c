@@ -1,0 +1,139 @@
+/* One event loop and its thread: listeners, clients, pools, an orderly stop.
+ * Flow: serve.c opens and starts loops; lar_loop_stop reaches them through a uv_async_t, the only door between threads.
+ * Invariants: 1. everything of a loop is touched on its thread only, but for `stop`. 2. the loop ends when it stops and
+ * its last client is gone. Not here: what a connection does (client.c). */
+#include <stdlib.h>
+
+#include "base/ensure.h"
+#include "gateway/net/listener.h"
+#include "gateway/request/client.h"
+
+enum { NORM_CACHE_ENTRIES = 1 << 15 };
+
+static void close_handle(uv_handle_t *h) {
+    if (!uv_is_closing(h)) uv_close(h, NULL);
+}
+
+static void end_pools(lar_loop *l) {
+    if (l->pools_closed) return;
+    l->pools_closed = true;
+    for (uint32_t i = 0; i < l->gateway->config->upstream_count; i++) lar_pool_close(l->pools[i]);
+    lar_exchange_free_spares(l);
+    close_handle((uv_handle_t *)&l->stop_timer);
+    close_handle((uv_handle_t *)&l->stop);
+}
+
+void lar_loop_client_gone(lar_loop *l) {
+    if (l->stopping && l->client_count == 0) end_pools(l);
+}
+
+static void cut_clients(lar_loop *l) {
+    for (lar_client *c = l->clients, *next; c; c = next) {
+        next = c->next; /* a client is unlinked only in a later turn of the loop */
+        lar_client_close(c);
+    }
+}
+
+static void on_stop_due(uv_timer_t *t) { cut_clients(t->data); }
+
+static void on_stop(uv_async_t *a) {
+    lar_loop *l = a->data;
+    if (l->stopping) { /* asked twice: no more patience */
+        cut_clients(l);
+        return;
+    }
+    l->stopping = true;
+    for (uint32_t i = 0; i < l->listener_count; i++) close_handle((uv_handle_t *)&l->listeners[i]);
+    for (lar_client *c = l->clients, *next; c; c = next) {
+        next = c->next;
+        if (c->state == CLIENT_IDLE) lar_client_close(c);
+    }
+    uint32_t patience_ms = l->gateway->config->shutdown_ms;
+    LAR_ASSERT(uv_timer_start(&l->stop_timer, on_stop_due, patience_ms, 0) == 0);
+    lar_loop_client_gone(l);
+}
+
+static void on_connection(uv_stream_t *listener, int status) {
+    if (status < 0) return; /* EMFILE and the like: the backlog waits for the next turn */
+    lar_client_accept(listener->data, listener);
+}
+
+static lar_error make_pools(lar_loop *l, lar_diag *d) {
+    lar_gateway *g = l->gateway;
+    uint32_t n = g->config->upstream_count;
+    l->pools = calloc(n, sizeof *l->pools);
+    if (!l->pools) return lar_fail(LAR_NO_MEMORY, d, "pools");
+    for (uint32_t i = 0; i < n; i++) {
+        l->pools[i] = lar_pool_new(&(lar_pool_options){.loop = &l->uv,
+                                                       .scratch = l->scratch,
+                                                       .config = &g->config->upstreams[i],
+                                                       .tls = g->upstream_tls[i],
+                                                       .log = g->log,
+                                                       .metrics = g->metrics});
+        if (!l->pools[i]) return lar_fail(LAR_NO_MEMORY, d, "pools");
+    }
+    return LAR_OK;
+}
+
+static lar_error make_listeners(lar_loop *l, const uint16_t *ports, lar_diag *d) {
+    const lar_config *c = l->gateway->config;
+    l->listeners = calloc(c->listen_count, sizeof *l->listeners);
+    if (!l->listeners) return lar_fail(LAR_NO_MEMORY, d, "listeners");
+    for (uint32_t i = 0; i < c->listen_count; i++) {
+        uint16_t port = ports ? ports[i] : c->listens[i].port;
+        l->listener_count = i + 1;
+        lar_error e = lar_listener_open(&l->uv, &l->listeners[i], c->listens[i].host, port,
+                                        ports ? LAR_LISTENER_SHARED : LAR_LISTENER_EXCLUSIVE, d);
+        if (e) return e;
+        l->listeners[i].data = l;
+    }
+    return LAR_OK;
+}
+
+lar_error lar_loop_open(lar_loop *l, lar_gateway *g, uint32_t index, const uint16_t *ports, lar_diag *d) {
+    *l = (lar_loop){.gateway = g, .index = index};
+    if (uv_loop_init(&l->uv) != 0) return lar_fail(LAR_NO_MEMORY, d, "event loop");
+    LAR_ASSERT(uv_async_init(&l->uv, &l->stop, on_stop) == 0);
+    LAR_ASSERT(uv_timer_init(&l->uv, &l->stop_timer) == 0);
+    l->stop.data = l->stop_timer.data = l;
+    l->scratch = malloc(sizeof *l->scratch);
+    l->norm_cache = lar_norm_cache_new(NORM_CACHE_ENTRIES);
+    if (!l->scratch || !l->norm_cache) return lar_fail(LAR_NO_MEMORY, d, "event loop");
+    lar_error e = make_pools(l, d);
+    return e ? e : make_listeners(l, ports, d);
+}
+
+static void *run(void *arg) {
+    lar_loop *l = arg;
+    (void)uv_run(&l->uv, UV_RUN_DEFAULT);
+    return NULL;
+}
+
+lar_error lar_loop_start(lar_loop *l, lar_diag *d) {
+    for (uint32_t i = 0; i < l->listener_count; i++) {
+        lar_error e = lar_listener_start(&l->listeners[i], on_connection, d);
+        if (e) return e;
+    }
+    if (pthread_create(&l->thread, NULL, run, l) != 0) return lar_fail(LAR_NO_MEMORY, d, "thread");
+    return LAR_OK;
+}
+
+void lar_loop_stop(lar_loop *l) { (void)uv_async_send(&l->stop); }
+
+void lar_loop_join(lar_loop *l) { (void)pthread_join(l->thread, NULL); }
+
+void lar_loop_release(lar_loop *l) {
+    if (l->pools) end_pools(l);
+    close_handle((uv_handle_t *)&l->stop_timer);
+    close_handle((uv_handle_t *)&l->stop);
+    for (uint32_t i = 0; i < l->listener_count; i++) {
+        if (l->listeners[i].loop) close_handle((uv_handle_t *)&l->listeners[i]);
+    }
+    (void)uv_run(&l->uv, UV_RUN_DEFAULT);
+    for (uint32_t i = 0; l->pools && i < l->gateway->config->upstream_count; i++) lar_pool_free(l->pools[i]);
+    LAR_ASSERT(uv_loop_close(&l->uv) == 0);
+    free(l->pools);
+    free(l->listeners);
+    free(l->scratch);
+    lar_norm_cache_free(l->norm_cache);
+}

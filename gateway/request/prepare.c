@@ -1,0 +1,245 @@
+/* From a complete request to the bytes that go upstream: JSON, view, canonicalisation, route by model, head, iovecs.
+ * Called once by lar_exchange_run. Loop thread; never blocks. All memory is the exchange's arena.
+ * Invariant: every byte of the body outside a splice is the client's own. Not here: sending. */
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/ensure.h"
+#include "gateway/request/exchange.h"
+
+static lar_error parse(lar_exchange *x, lar_diag *d) {
+    const lar_config *c = x->loop->gateway->config;
+    lar_slice coding = lar_http1_get(x->head, "content-encoding");
+    if (coding.len && !lar_slice_ieq(coding, LAR_SLICE("identity")))
+        return lar_fail(LAR_HTTP_CODING, d, "send the body without Content-Encoding");
+    lar_json_limits limits = LAR_JSON_LIMITS_DEFAULT;
+    limits.depth_max = c->json_depth_max;
+    lar_error e = lar_json_parse(&x->json, lar_buf_slice(&x->body), &limits, d);
+    if (!e) e = lar_request_view_read(&x->view, &x->json, x->route.protocol, &x->arena, d);
+    x->understood = !e;
+    return e;
+}
+
+/* The model's name, decoded. NUL in it is refused: names end up in records and C strings (J-12). */
+static lar_error model_name(lar_exchange *x, lar_slice *out, lar_diag *d) {
+    *out = LAR_SLICE("");
+    uint32_t node = x->view.model;
+    if (!x->understood || !lar_json_is(&x->json, node, LAR_JSON_STRING)) return LAR_OK;
+    *out = lar_json_inner(&x->json, node);
+    if (x->json.nodes[node].flags & LAR_JSON_ESCAPED) {
+        lar_buf b;
+        lar_buf_init(&b, 4096);
+        lar_error e = lar_json_decode(&x->json, node, &b);
+        if (!e) *out = lar_arena_copy(&x->arena, lar_buf_slice(&b));
+        lar_buf_release(&b);
+        if (e) return lar_fail(LAR_JSON_SHAPE, d, "/model is too long");
+        if (!out->ptr) return LAR_NO_MEMORY;
+    }
+    if (memchr(out->ptr, 0, out->len)) return lar_fail(LAR_JSON_SHAPE, d, "/model holds a NUL");
+    return LAR_OK;
+}
+
+static void copy_name(char *to, lar_slice from) {
+    size_t n = from.len < LAR_JREC_NAME_BYTES - 1 ? from.len : LAR_JREC_NAME_BYTES - 1;
+    while (n < from.len && n > 0 && ((unsigned char)from.ptr[n] & 0xC0) == 0x80) n--; /* not inside a character */
+    if (n) memcpy(to, from.ptr, n);
+    to[n] = 0;
+}
+
+static lar_hash scope_hash(const lar_exchange *x) {
+    const lar_config *c = x->loop->gateway->config;
+    lar_hash h = lar_hash_of(lar_slice_of((const char *)x->scope.bytes, sizeof x->scope.bytes));
+    h = lar_hash_chain(h, lar_slice_cstr(x->upstream->name));
+    if (c->scope_header[0]) h = lar_hash_chain(h, lar_http1_get(x->head, c->scope_header));
+    return h;
+}
+
+/* Canonicalisation never refuses a request: on any error the body goes on untouched. */
+static void canonicalise(lar_exchange *x) {
+    lar_gateway *g = x->loop->gateway;
+    if (g->canon.mode == LAR_CANON_OFF) return;
+    uint64_t t0 = lar_clock_mono_ns();
+    lar_canon_in in = {.view = &x->view,
+                       .options = &g->canon,
+                       .memory = g->memory.get ? &g->memory : NULL,
+                       .cache = x->loop->norm_cache,
+                       .scope = scope_hash(x),
+                       .now_ms = x->record.time_ms};
+    if (lar_canon_run(&in, &x->arena, &x->canon) != LAR_OK) {
+        x->canon = (lar_canon_out){0};
+        return;
+    }
+    x->canon_ran = true;
+    lar_journal_record *r = &x->record;
+    r->rules_fired = x->canon.rules_fired;
+    r->rules_seen = x->canon.rules_seen;
+    r->prefix_known_bytes = x->canon.prefix_known_bytes;
+    r->prefix_hash = x->canon.prefix_hash;
+    r->edits = x->canon.splices.count;
+    if (r->edits) {
+        lar_metrics_add(g->metrics, LAR_METRIC_EDITS_TOTAL, r->edits);
+        lar_metrics_add(g->metrics, LAR_METRIC_EDITED_REQUESTS_TOTAL, 1);
+    }
+    lar_metrics_observe(g->metrics, LAR_METRIC_CANON_SECONDS, (lar_clock_mono_ns() - t0) / 1000);
+}
+
+/* Asks for the usage event of a chat or completions stream; relay.c takes it out again (S-20). */
+static lar_error inject_usage(lar_exchange *x) {
+    const lar_upstream_config *u = x->upstream;
+    bool wanted = u->inject_usage < 0 ? lar_profile_get(u->profile)->inject_usage : u->inject_usage == 1;
+    lar_protocol p = x->view.protocol;
+    if (!wanted || !x->view.streamed || x->view.wants_usage) return LAR_OK;
+    if (p != LAR_PROTOCOL_CHAT && p != LAR_PROTOCOL_COMPLETIONS) return LAR_OK;
+    const lar_json *j = &x->json;
+    uint32_t options = x->view.stream_options;
+    lar_error e;
+    if (lar_json_is(j, options, LAR_JSON_OBJECT)) {
+        uint32_t flag = lar_json_get(j, options, "include_usage");
+        uint32_t at = j->nodes[options].start + 1;
+        if (flag != LAR_JSON_NONE)
+            e = lar_splices_add(x->edits, j->nodes[flag].start, j->nodes[flag].end, LAR_SLICE("true"));
+        else if (j->nodes[options].count)
+            e = lar_splices_add(x->edits, at, at, LAR_SLICE("\"include_usage\":true,"));
+        else
+            e = lar_splices_add(x->edits, at, at, LAR_SLICE("\"include_usage\":true"));
+    } else if (options != LAR_JSON_NONE) {
+        e = lar_splices_add(x->edits, j->nodes[options].start, j->nodes[options].end,
+                            LAR_SLICE("{\"include_usage\":true}"));
+    } else {
+        uint32_t at = j->nodes[x->view.stream].end;
+        e = lar_splices_add(x->edits, at, at, LAR_SLICE(",\"stream_options\":{\"include_usage\":true}"));
+    }
+    if (!e) {
+        x->usage_injected = true;
+        x->record.flags |= LAR_JREC_USAGE_INJECTED;
+    }
+    return e;
+}
+
+static lar_error apply_alias(lar_exchange *x, lar_slice *model) {
+    const char *to = lar_route_alias(x->loop->gateway->config, *model);
+    if (!to || !x->understood) return LAR_OK;
+    lar_buf b;
+    lar_buf_init(&b, 4096);
+    lar_error e = lar_json_escape(&b, lar_slice_cstr(to));
+    lar_slice text = e ? (lar_slice){NULL, 0} : lar_arena_printf(&x->arena, "\"%.*s\"", LAR_FMT(lar_buf_slice(&b)));
+    lar_buf_release(&b);
+    if (!text.ptr) return LAR_NO_MEMORY;
+    const lar_json_node *n = &x->json.nodes[x->view.model];
+    *model = lar_slice_cstr(to);
+    return lar_splices_add(x->edits, n->start, n->end, text);
+}
+
+/* All edits of the body: recall and rules first, then what the gateway itself needs. */
+static lar_error edit(lar_exchange *x, lar_slice model) {
+    if (!x->understood) return LAR_OK;
+    canonicalise(x);
+    x->edits = &x->canon.splices;
+    if (!x->canon_ran) lar_splices_init(x->edits, &x->arena);
+    uint32_t from_canon = x->edits->count;
+    lar_error e = apply_alias(x, &model);
+    if (!e) e = inject_usage(x);
+    if (e) return e;
+    e = x->edits->count != from_canon || from_canon ? lar_splices_finish(x->edits, x->body.len) : LAR_OK;
+    if (e) { /* edits that contradict each other: none of them */
+        x->edits->count = 0;
+        x->usage_injected = false;
+        x->record.edits = 0;
+    }
+    return LAR_OK;
+}
+
+static bool is_credential(lar_slice name) {
+    return lar_slice_ieq(name, LAR_SLICE("authorization")) || lar_slice_ieq(name, LAR_SLICE("x-api-key")) ||
+           lar_slice_ieq(name, LAR_SLICE("api-key"));
+}
+
+static bool forwarded(const lar_exchange *x, const lar_http1_field *f, bool own_credential) {
+    static const char *const never[] = {"host", "content-length", "expect", "transfer-encoding"};
+    for (size_t i = 0; i < sizeof never / sizeof never[0]; i++) {
+        if (lar_slice_ieq(f->name, lar_slice_cstr(never[i]))) return false;
+    }
+    if (own_credential && is_credential(f->name)) return false;
+    /* usage is read from the answer, so it must come uncompressed (H-26, U-13) */
+    if (x->route.protocol != LAR_PROTOCOL_NONE && lar_slice_ieq(f->name, LAR_SLICE("accept-encoding"))) return false;
+    return !lar_http1_hop_by_hop(x->head, f->name);
+}
+
+/* "/v1" of the upstream's URL and "/v1" of the request's path are the same one. */
+static lar_slice request_path(const lar_exchange *x) {
+    lar_slice base = lar_slice_cstr(x->upstream->url.path), path = x->route.path;
+    bool base_v1 = base.len >= 3 && memcmp(base.ptr + base.len - 3, "/v1", 3) == 0;
+    if (base_v1 && lar_slice_starts(path, LAR_SLICE("/v1/"))) path = lar_slice_of(path.ptr + 3, path.len - 3);
+    return path;
+}
+
+static lar_error build_head(lar_exchange *x, size_t body_bytes) {
+    const lar_http1_head *h = x->head;
+    const lar_upstream_config *u = x->upstream;
+    lar_buf *b = &x->up_head;
+    lar_slice path = request_path(x);
+    lar_error e = lar_buf_printf(b, "%.*s %s%.*s HTTP/1.1\r\nHost: %s\r\n", LAR_FMT(h->method), u->url.path,
+                                 LAR_FMT(path), u->url.authority);
+    bool own_credential = u->key[0] || x->loop->gateway->config->key_count;
+    for (uint32_t i = 0; !e && i < h->field_count; i++) {
+        const lar_http1_field *f = &h->fields[i];
+        if (!forwarded(x, f, own_credential)) continue;
+        e = lar_buf_reserve(b, f->name.len + f->value.len + 4);
+        if (!e) e = lar_buf_add_slice(b, f->name);
+        if (!e) e = lar_buf_add_slice(b, LAR_SLICE(": "));
+        if (!e) e = lar_buf_add_slice(b, f->value);
+        if (!e) e = lar_buf_add_slice(b, LAR_SLICE("\r\n"));
+    }
+    if (!e && u->key[0]) {
+        bool bearer = strcmp(lar_profile_get(u->profile)->auth_field, "x-api-key") != 0;
+        e = lar_buf_printf(b, bearer ? "Authorization: Bearer %s\r\n" : "x-api-key: %s\r\n", u->key);
+    }
+    if (!e && x->route.protocol != LAR_PROTOCOL_NONE) e = lar_buf_add_slice(b, LAR_SLICE("Accept-Encoding: identity\r\n"));
+    bool length = body_bytes || h->method_id == LAR_HTTP1_POST || h->method_id == LAR_HTTP1_PUT || h->has_body;
+    if (!e && length) e = lar_buf_printf(b, "Content-Length: %zu\r\n", body_bytes);
+    return e ? e : lar_buf_add_slice(b, LAR_SLICE("\r\n"));
+}
+
+static lar_error build_iov(lar_exchange *x) {
+    lar_slice body = lar_buf_slice(&x->body);
+    bool edited = x->edits && x->edits->count;
+    uint32_t most = 1 + (edited ? lar_splices_iov_max(x->edits) : 1);
+    x->iov = lar_arena_alloc(&x->arena, most * sizeof *x->iov);
+    if (!x->iov) return LAR_NO_MEMORY;
+    x->iov[0] = (struct iovec){x->up_head.ptr, x->up_head.len};
+    x->iov_count = 1;
+    if (edited)
+        x->iov_count += lar_splices_iov(x->edits, body, x->iov + 1);
+    else if (body.len)
+        x->iov[x->iov_count++] = (struct iovec){x->body.ptr, body.len};
+    return LAR_OK;
+}
+
+lar_error lar_exchange_prepare(lar_exchange *x, lar_diag *d) {
+    lar_gateway *g = x->loop->gateway;
+    lar_slice model;
+    lar_error e = x->route.protocol != LAR_PROTOCOL_NONE ? parse(x, d) : LAR_OK;
+    if (!e) e = model_name(x, &model, d);
+    if (e) return e;
+    const char *alias = model.len ? lar_route_alias(g->config, model) : NULL;
+    lar_slice routed = alias ? lar_slice_cstr(alias) : model;
+    x->upstream_index = lar_route_upstream(g->config, &x->route, x->head, routed);
+    LAR_ASSERT(x->upstream_index < g->config->upstream_count);
+    x->upstream = &g->config->upstreams[x->upstream_index];
+    copy_name(x->record.route, lar_slice_cstr(x->route.name));
+    copy_name(x->record.upstream, lar_slice_cstr(x->upstream->name));
+    copy_name(x->record.model, routed);
+    x->record.request_bytes = x->body.len;
+    if (x->understood) {
+        x->record.turn = x->view.turn;
+        if (x->view.streamed) x->record.flags |= LAR_JREC_STREAMED;
+        lar_usage_reset(&x->usage, lar_profile_get(x->upstream->profile)->usage_rule);
+    }
+    e = edit(x, model);
+    if (e) return e;
+    bool edited = x->edits && x->edits->count;
+    x->record.sent_bytes = edited ? lar_splices_length(x->edits, x->body.len) : x->body.len;
+    lar_metrics_add(g->metrics, LAR_METRIC_BYTES_IN_TOTAL, (int64_t)x->body.len);
+    e = build_head(x, x->record.sent_bytes);
+    return e ? e : build_iov(x);
+}

@@ -1,0 +1,347 @@
+/* The answer's way from the upstream to the client: head, framing, event by event or as bytes, usage on the side.
+ * Flow: lease events -> here -> lar_client_write. Loop thread; never blocks.
+ * Invariants: 1. an SSE stream goes on in whole events, so an error event always stands at a border (S-18).
+ * 2. an answer without its end is never given an end (H-45). 3. after fail/finish the exchange may be free.
+ * Memory: held (one event, or a small JSON answer) and copy are bounded. Back-pressure: the upstream is not read while
+ * the client's queue is over limits.stream_buffer_bytes (H-28). */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/ensure.h"
+#include "gateway/request/client.h"
+#include "gateway/request/exchange.h"
+
+enum { HOLD_BYTES_MAX = 256 << 10, PIECES_MAX = 32 };
+
+/* -- writing ------------------------------------------------------------------------------------------ */
+
+static bool is_type(lar_slice value, lar_slice type) {
+    return value.len >= type.len && lar_slice_ieq(lar_slice_of(value.ptr, type.len), type) &&
+           (value.len == type.len || value.ptr[type.len] == ';' || value.ptr[type.len] == ' ');
+}
+
+lar_error lar_exchange_copy_head(lar_exchange *x, int status) {
+    const lar_http1_head *h = lar_lease_head(&x->lease);
+    lar_buf *b = &x->out_head;
+    b->len = 0;
+    bool sse = x->relay == RELAY_SSE, has_cache_control = false;
+    lar_error e = lar_buf_printf(b, "HTTP/1.1 %d ", status);
+    lar_slice reason = status == h->status ? h->reason : lar_slice_cstr(lar_http1_reason(status));
+    if (!e) e = lar_buf_add_slice(b, reason);
+    if (!e) e = lar_buf_add_slice(b, LAR_SLICE("\r\n"));
+    for (uint32_t i = 0; !e && i < h->field_count; i++) {
+        const lar_http1_field *f = &h->fields[i];
+        if (lar_http1_hop_by_hop(h, f->name) || lar_slice_ieq(f->name, LAR_SLICE("content-length"))) continue;
+        /* alternatives of the upstream are not alternatives of this gateway (RFC 7838) */
+        if (lar_slice_ieq(f->name, LAR_SLICE("alt-svc"))) continue;
+        if (sse && lar_slice_ieq(f->name, LAR_SLICE("x-accel-buffering"))) continue;
+        if (x->cors.len && lar_slice_ieq(f->name, LAR_SLICE("access-control-allow-origin"))) continue;
+        if (lar_slice_ieq(f->name, LAR_SLICE("cache-control"))) has_cache_control = true;
+        e = lar_buf_reserve(b, f->name.len + f->value.len + 4);
+        if (!e) e = lar_buf_add_slice(b, f->name);
+        if (!e) e = lar_buf_add_slice(b, LAR_SLICE(": "));
+        if (!e) e = lar_buf_add_slice(b, f->value);
+        if (!e) e = lar_buf_add_slice(b, LAR_SLICE("\r\n"));
+    }
+    if (!e && sse && !has_cache_control) e = lar_buf_add_slice(b, LAR_SLICE("Cache-Control: no-store\r\n"));
+    if (!e && sse) e = lar_buf_add_slice(b, LAR_SLICE("X-Accel-Buffering: no\r\n"));
+    if (!e && x->cors.len)
+        e = lar_buf_printf(b, "Access-Control-Allow-Origin: %.*s\r\nVary: Origin\r\n", LAR_FMT(x->cors));
+    return e;
+}
+
+/* Adds framing and Connection. `length` < 0: not known. */
+static lar_error end_head(lar_exchange *x, int64_t length) {
+    lar_buf *b = &x->out_head;
+    lar_error e = LAR_OK;
+    bool framed = length >= 0;
+    if (!x->no_body && !framed) {
+        x->chunked_out = !x->client_is_10;
+        if (x->client_is_10) x->keep_alive = false; /* the body ends with the connection (RFC 9112 6.3) */
+        if (x->chunked_out) e = lar_buf_add_slice(b, LAR_SLICE("Transfer-Encoding: chunked\r\n"));
+    } else if (framed) {
+        e = lar_buf_printf(b, "Content-Length: %lld\r\n", (long long)length);
+    }
+    if (!e && !x->keep_alive) e = lar_buf_add_slice(b, LAR_SLICE("Connection: close\r\n"));
+    if (!e && x->keep_alive && x->client_is_10) e = lar_buf_add_slice(b, LAR_SLICE("Connection: keep-alive\r\n"));
+    return e ? e : lar_buf_add_slice(b, LAR_SLICE("\r\n"));
+}
+
+typedef struct pieces {
+    struct iovec iov[PIECES_MAX + 4];
+    uint32_t count;
+    size_t bytes;
+} pieces;
+
+static void piece(pieces *p, const char *ptr, size_t len) {
+    if (!len) return;
+    LAR_ASSERT(p->count < PIECES_MAX);
+    p->iov[p->count++] = (struct iovec){(void *)(uintptr_t)ptr, len};
+    p->bytes += len;
+}
+
+/* Sends head (once), body pieces and, with END, what ends the answer. False: the client is gone, x may be free. */
+typedef enum put_last { PUT_MORE, PUT_END } put_last;
+static bool put(lar_exchange *x, const pieces *body, put_last last) {
+    struct iovec iov[PIECES_MAX + 4];
+    char size_line[24];
+    uint32_t n = 0;
+    if (!x->head_sent) iov[n++] = (struct iovec){x->out_head.ptr, x->out_head.len};
+    x->head_sent = true;
+    if (body->bytes) {
+        if (!x->first_byte_ns) x->first_byte_ns = lar_clock_mono_ns();
+        if (x->chunked_out) iov[n++] = (struct iovec){size_line, (size_t)snprintf(size_line, sizeof size_line, "%zx\r\n", body->bytes)};
+        for (uint32_t i = 0; i < body->count; i++) iov[n++] = body->iov[i];
+        if (x->chunked_out && last == PUT_MORE) iov[n++] = (struct iovec){(void *)(uintptr_t)"\r\n", 2};
+        if (x->chunked_out && last == PUT_END) iov[n++] = (struct iovec){(void *)(uintptr_t)"\r\n0\r\n\r\n", 7};
+    } else if (x->chunked_out && last == PUT_END) {
+        iov[n++] = (struct iovec){(void *)(uintptr_t)"0\r\n\r\n", 5};
+    }
+    x->record.response_bytes += body->bytes;
+    if (n && lar_client_write(x->client, iov, n) != LAR_OK) {
+        lar_exchange_abandon(x, LAR_END_CLIENT_GONE);
+        return false;
+    }
+    if (last == PUT_MORE && lar_client_queued(x->client) > x->loop->gateway->config->stream_buffer_bytes) {
+        x->paused = true;
+        lar_lease_pause(&x->lease);
+        lar_deadline_clear(&x->deadline); /* the client's write timeout counts now */
+    }
+    return true;
+}
+
+/* -- the head -------------------------------------------------------------------------------------------- */
+
+static relay_mode choose(const lar_exchange *x, const lar_http1_head *h) {
+    bool coded = lar_http1_get(h, "content-encoding").len &&
+                 !lar_slice_ieq(lar_http1_get(h, "content-encoding"), LAR_SLICE("identity"));
+    if (!x->understood || coded || h->status < 200 || h->status > 299) return RELAY_RAW;
+    lar_slice type = lar_http1_get(h, "content-type");
+    if (is_type(type, LAR_SLICE("text/event-stream"))) return RELAY_SSE;
+    if (is_type(type, LAR_SLICE("application/json"))) return RELAY_HOLD;
+    if (type.len) return RELAY_RAW;
+    return x->view.streamed ? RELAY_SSE : RELAY_HOLD;
+}
+
+void lar_exchange_on_head(lar_exchange *x) {
+    const lar_http1_head *h = lar_lease_head(&x->lease);
+    if (h->status < 200) return; /* interim answers end here; ours to the client are our own (RFC 9110 15.2) */
+    lar_exchange_move(x, EXCHANGE_RELAY);
+    x->status = h->status;
+    x->record.status = h->status;
+    x->no_body = x->head_request || h->status == 204 || h->status == 304;
+    x->relay = x->no_body ? RELAY_RAW : choose(x, h);
+    if (x->canon_ran && h->status < 300 && x->loop->gateway->memory.put)
+        lar_canon_commit(&x->canon, &x->loop->gateway->memory);
+    lar_exchange_wait(x, x->relay == RELAY_SSE ? x->upstream->first_event_timeout_ms : x->upstream->idle_timeout_ms);
+    lar_error e = lar_exchange_copy_head(x, h->status);
+    /* an event stream may lose an event on the way: its length is not the upstream's */
+    if (!e && x->relay != RELAY_HOLD)
+        e = end_head(x, h->has_length && h->status != 204 && x->relay == RELAY_RAW ? (int64_t)h->length : -1);
+    if (e) {
+        lar_exchange_fail(x, LAR_UPSTREAM_PROTOCOL, "its head is too large to pass on");
+        return;
+    }
+    if (x->relay == RELAY_RAW && h->has_body) {
+        pieces none = {.count = 0};
+        (void)put(x, &none, PUT_MORE);
+    }
+}
+
+/* -- JSON answers ------------------------------------------------------------------------------------------ */
+
+static bool blank(lar_slice s) {
+    for (size_t i = 0; i < s.len; i++) {
+        if (s.ptr[i] != ' ' && s.ptr[i] != '\n' && s.ptr[i] != '\r' && s.ptr[i] != '\t') return false;
+    }
+    return true;
+}
+
+/* Held no longer: the head goes out, and what was held with it. */
+static bool let_go(lar_exchange *x) {
+    const lar_http1_head *h = lar_lease_head(&x->lease);
+    x->relay = RELAY_JSON;
+    if (end_head(x, h->has_length ? (int64_t)h->length : -1) != LAR_OK ||
+        lar_buf_add_slice(&x->copy, lar_buf_slice(&x->held)) != LAR_OK) {
+        lar_exchange_fail(x, LAR_NO_MEMORY, "");
+        return false;
+    }
+    pieces p = {.count = 0};
+    piece(&p, x->held.ptr, x->held.len);
+    bool alive = put(x, &p, PUT_MORE);
+    if (alive) x->held.len = 0;
+    return alive;
+}
+
+static void hold(lar_exchange *x, lar_slice data) {
+    if (lar_buf_add_slice(&x->held, data) != LAR_OK) {
+        lar_exchange_fail(x, LAR_NO_MEMORY, "");
+        return;
+    }
+    /* blank lines keep a queued request alive at DeepSeek: they must reach the client */
+    if (x->held.len > HOLD_BYTES_MAX || blank(lar_buf_slice(&x->held))) (void)let_go(x);
+}
+
+/* The status that stands for an error in a 200: its own numeric code, else 502 (H-47). */
+static int error_status(lar_exchange *x, lar_slice body) {
+    lar_json_limits limits = LAR_JSON_LIMITS_DEFAULT;
+    uint64_t code = 0;
+    if (lar_json_parse(&x->usage.json, body, &limits, NULL) != LAR_OK) return 502;
+    uint32_t error = lar_json_get(&x->usage.json, 0, "error");
+    uint32_t node = lar_json_get(&x->usage.json, lar_json_is(&x->usage.json, error, LAR_JSON_OBJECT) ? error : 0, "code");
+    bool usable = lar_json_u64(&x->usage.json, node, &code) && code >= 400 && code <= 599;
+    return usable ? (int)code : 502;
+}
+
+static void answer_as_error(lar_exchange *x, lar_slice body) {
+    x->error = LAR_UPSTREAM_ERROR;
+    int status = error_status(x, body);
+    lar_lease_cancel(&x->lease);
+    lar_exchange_answer(x, status, "", body, LAR_END_UPSTREAM_ERROR);
+}
+
+static void end_held(lar_exchange *x) {
+    lar_slice body = lar_buf_slice(&x->held);
+    lar_usage_body(&x->usage, x->view.protocol, body);
+    if (x->usage.error_seen) {
+        answer_as_error(x, body);
+        return;
+    }
+    if (end_head(x, (int64_t)body.len) != LAR_OK) {
+        lar_exchange_fail(x, LAR_NO_MEMORY, "");
+        return;
+    }
+    pieces p = {.count = 0};
+    piece(&p, body.ptr, body.len);
+    if (put(x, &p, PUT_END)) lar_exchange_finish(x, LAR_END_COMPLETE, CLIENT_KEEP);
+}
+
+/* -- event streams ------------------------------------------------------------------------------------------ */
+
+typedef enum verdict { VERDICT_FORWARD, VERDICT_DROP, VERDICT_LAST, VERDICT_ANSWERED } verdict;
+
+static verdict judge(lar_exchange *x, const lar_sse_event *e) {
+    if (e->comment_only) return VERDICT_FORWARD;
+    lar_usage_kind kind = lar_usage_event(&x->usage, x->view.protocol, e->type, e->data);
+    if (x->state == EXCHANGE_DRAIN) return VERDICT_DROP;
+    if (!x->head_sent && x->usage.error_seen && !x->usage.content_seen && e->data.len && e->data.ptr[0] == '{') {
+        answer_as_error(x, e->data);
+        return VERDICT_ANSWERED;
+    }
+    if (kind == LAR_USAGE_ONLY_CHUNK && x->usage_injected) return VERDICT_DROP;
+    return x->usage.done ? VERDICT_LAST : VERDICT_FORWARD;
+}
+
+/* Sends data[from..to) with the held beginning of its first event in front. */
+static bool flush_events(lar_exchange *x, lar_slice part, put_last last) {
+    pieces p = {.count = 0};
+    piece(&p, x->held.ptr, x->held.len);
+    piece(&p, part.ptr, part.len);
+    bool alive = !p.bytes && last == PUT_MORE ? true : put(x, &p, last);
+    if (alive) x->held.len = 0;
+    return alive;
+}
+
+static void relay_events(lar_exchange *x, lar_slice data) {
+    size_t at = 0, from = 0, event = 0; /* read so far; first byte not sent; where the event under way begins */
+    while (at < data.len) {
+        size_t used = 0;
+        lar_sse_event e;
+        bool whole = lar_sse_next(&x->sse, data.ptr + at, data.len - at, &used, &e);
+        at += used;
+        if (!whole) break;
+        verdict v = judge(x, &e);
+        if (v == VERDICT_ANSWERED) return;
+        if (v == VERDICT_DROP) {
+            if (event == 0)
+                x->held.len = 0;
+            else if (!flush_events(x, lar_slice_of(data.ptr + from, event - from), PUT_MORE))
+                return;
+            from = at;
+        }
+        event = at;
+        if (v == VERDICT_LAST) {
+            if (flush_events(x, lar_slice_of(data.ptr + from, at - from), PUT_END))
+                lar_exchange_finish(x, LAR_END_COMPLETE, CLIENT_KEEP);
+            return;
+        }
+    }
+    if (event > from && !flush_events(x, lar_slice_of(data.ptr + from, event - from), PUT_MORE)) return;
+    if (x->state != EXCHANGE_RELAY) return;
+    lar_slice rest = lar_slice_of(data.ptr + event, data.len - event);
+    if (lar_buf_add_slice(&x->held, rest) != LAR_OK) lar_exchange_on_cut(x, LAR_UPSTREAM_PROTOCOL, "an event is too large");
+}
+
+/* The stream ended; some servers leave out the last blank line. */
+static void end_events(lar_exchange *x) {
+    size_t used = 0;
+    lar_sse_event e;
+    bool tail = x->held.len && lar_sse_next(&x->sse, "\n\n", 2, &used, &e);
+    verdict v = tail ? judge(x, &e) : VERDICT_FORWARD;
+    if (v == VERDICT_ANSWERED) return;
+    lar_usage *u = &x->usage;
+    bool ended = u->done || u->finished || u->error_seen;
+    if (!ended) {
+        lar_exchange_on_cut(x, LAR_UPSTREAM_CUT, "the stream had no end");
+        return;
+    }
+    if (v == VERDICT_DROP) x->held.len = 0;
+    if (flush_events(x, tail && v != VERDICT_DROP ? LAR_SLICE("\n\n") : LAR_SLICE(""), PUT_END))
+        lar_exchange_finish(x, u->error_seen && !u->done ? LAR_END_UPSTREAM_ERROR : LAR_END_COMPLETE, CLIENT_KEEP);
+}
+
+/* -- events of the lease ----------------------------------------------------------------------------------- */
+
+void lar_exchange_on_body(lar_exchange *x, lar_slice data) {
+    if (x->state == EXCHANGE_DRAIN) {
+        size_t used = 0;
+        lar_sse_event e;
+        for (size_t at = 0; x->relay == RELAY_SSE && at < data.len; at += used) {
+            if (!lar_sse_next(&x->sse, data.ptr + at, data.len - at, &used, &e)) return;
+            (void)judge(x, &e);
+        }
+        return;
+    }
+    if (!x->paused) lar_exchange_wait(x, x->upstream->idle_timeout_ms);
+    pieces p = {.count = 0};
+    switch (x->relay) {
+    case RELAY_SSE: relay_events(x, data); return;
+    case RELAY_HOLD: hold(x, data); return;
+    case RELAY_JSON:
+        if (lar_buf_add_slice(&x->copy, data) != LAR_OK) x->copy.len = 0; /* too large: its usage stays unknown */
+        break;
+    case RELAY_RAW: break;
+    }
+    piece(&p, data.ptr, data.len);
+    (void)put(x, &p, PUT_MORE);
+}
+
+void lar_exchange_on_end(lar_exchange *x) {
+    pieces none = {.count = 0};
+    if (x->state == EXCHANGE_DRAIN) {
+        lar_exchange_drained(x);
+        return;
+    }
+    x->answer_whole = true;
+    switch (x->relay) {
+    case RELAY_HOLD: end_held(x); return;
+    case RELAY_SSE: end_events(x); return;
+    case RELAY_JSON:
+        if (x->copy.len) lar_usage_body(&x->usage, x->view.protocol, lar_buf_slice(&x->copy));
+        break;
+    case RELAY_RAW: break;
+    }
+    bool failed = x->status >= 400;
+    if (failed) x->error = LAR_UPSTREAM_ERROR;
+    if (put(x, &none, PUT_END)) lar_exchange_finish(x, failed ? LAR_END_UPSTREAM_ERROR : LAR_END_COMPLETE, CLIENT_KEEP);
+}
+
+void lar_exchange_on_cut(lar_exchange *x, lar_error e, const char *detail) {
+    if (x->relay == RELAY_SSE && x->usage.finished && x->head_sent) { /* all there was to say was said (S-11 c) */
+        x->held.len = 0;
+        if (flush_events(x, LAR_SLICE(""), PUT_END)) lar_exchange_finish(x, LAR_END_COMPLETE, CLIENT_KEEP);
+        return;
+    }
+    lar_exchange_fail(x, e == LAR_UPSTREAM_CLOSED ? LAR_UPSTREAM_CUT : e, detail);
+}

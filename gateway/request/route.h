@@ -1,0 +1,40 @@
+/* From a request head to protocol, tenant and upstream. Pure look-ups in the configuration. */
+#ifndef LARDER_GATEWAY_ROUTE_H
+#define LARDER_GATEWAY_ROUTE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "gateway/config/config.h"
+#include "gateway/http1/http1.h"
+
+typedef struct lar_route {
+    lar_protocol protocol; /* NONE: passed through */
+    const char *name;      /* for records: the protocol's name, or "models", "other" */
+    lar_slice path;        /* target without the route's prefix; query included */
+    const lar_route_config *rule; /* the rule whose prefix was cut, or NULL */
+    bool anthropic;        /* errors in Anthropic's form */
+} lar_route;
+
+/* Looks at method, target and path rules; the model is looked at later, by lar_route_upstream.
+ * NO_ROUTE: no endpoint and no pass-through; METHOD: known endpoint, wrong method (*allow = the right ones);
+ * HTTP_SYNTAX: a target that climbs or hides its path (X-10). */
+LAR_MUST_USE lar_error lar_route_find(const lar_config *c, const lar_http1_head *h, lar_route *out, const char **allow);
+
+/* The upstream for a model ("" if none is named). */
+uint32_t lar_route_upstream(const lar_config *c, const lar_route *r, const lar_http1_head *h, lar_slice model);
+/* The model to ask for in place of `model`; NULL if it is no alias. */
+const char *lar_route_alias(const lar_config *c, lar_slice model);
+
+/* The credential a client sent: bearer token, x-api-key or api-key; empty if none. Borrows the head. */
+lar_slice lar_route_credential(const lar_http1_head *h);
+/* Compares with every configured key in constant time. UNAUTHORIZED if keys are configured and none fits.
+ * *tenant gets the fingerprint (0: no credential), *scope a digest that only this tenant has. */
+LAR_MUST_USE lar_error lar_route_tenant(const lar_config *c, const lar_http1_head *h, const lar_digest *salt,
+                                        uint64_t *tenant, lar_digest *scope);
+/* Host checks of X-03: HTTP_HOST if a loopback listener is spoken to by another name. */
+LAR_MUST_USE lar_error lar_route_host(const lar_config *c, const lar_http1_head *h, bool loopback_only);
+/* The value for Access-Control-Allow-Origin, or empty: CORS is off or the origin is not allowed. */
+lar_slice lar_route_cors(const lar_config *c, const lar_http1_head *h);
+
+#endif

@@ -1,0 +1,291 @@
+/* Start, run and stop of the gateway: store, certificates, loops, admin listener, signals.
+ * Called by the `serve` command; calls everything else of gateway/. The main thread runs its own loop for signals, admin
+ * and certificate reload; the traffic is on the loops' threads. Blocks until the end.
+ * Start list and stop list are mirrored: what was opened last is closed first. Not here: requests. */
+#include "gateway/request/serve.h"
+
+#include <malloc.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/ensure.h"
+#include "gateway/net/listener.h"
+#include "gateway/request/admin.h"
+#include "gateway/request/gateway.h"
+#include "gateway/request/volatile_memory.h"
+
+enum { LOOPS_MAX = 256, CERT_POLL_MS = 2000 };
+
+typedef struct serve {
+    lar_gateway g;
+    uv_loop_t main;
+    uv_signal_t on_term, on_int, on_hup;
+    uv_fs_poll_t cert_poll, key_poll;
+    lar_volatile_memory *volatile_memory;
+    lar_admin *admin;
+    lar_loop *loops;
+    uint32_t loops_open, loops_running;
+    int stop_signals;
+} serve;
+
+/* Large bodies come and go: without this glibc gives their pages back and takes them again at each request. */
+static void tune_malloc(void) {
+    (void)mallopt(M_MMAP_THRESHOLD, 256 << 20);
+    (void)mallopt(M_TRIM_THRESHOLD, 256 << 20);
+    (void)mallopt(M_TOP_PAD, 1 << 20);
+}
+
+static void *join_loops(serve *s) {
+    for (uint32_t i = 0; i < s->loops_running; i++) lar_loop_join(&s->loops[i]);
+    s->loops_running = 0;
+    return NULL;
+}
+
+/* -- certificates --------------------------------------------------------------------------------------------- */
+
+static lar_error load_listener_cert(serve *s, lar_diag *d) {
+    lar_config *c = s->g.config;
+    if (!c->tls_cert[0] && !c->tls_key[0]) return LAR_OK;
+    if (!c->tls_cert[0] || !c->tls_key[0]) return lar_fail(LAR_CONFIG, d, "tls.cert and tls.key go together");
+    lar_tls_context *fresh;
+    lar_error e = lar_tls_server_new(c->tls_cert, c->tls_key, &fresh, d);
+    if (e) return e;
+    (void)pthread_mutex_lock(&s->g.tls_lock);
+    lar_tls_context *old = s->g.listener_tls;
+    s->g.listener_tls = fresh;
+    (void)pthread_mutex_unlock(&s->g.tls_lock);
+    lar_tls_context_unref(old);
+    return LAR_OK;
+}
+
+static void reload_cert(serve *s) {
+    lar_diag d = {{0}, 0, 0};
+    lar_error e = load_listener_cert(s, &d);
+    if (e) /* half-written files are common while a certificate is renewed: the old one stays */
+        LAR_LOG(s->g.log, LAR_LOG_WARN, "certificate_not_reloaded", LAR_F_CSTR("detail", d.text));
+    else
+        LAR_LOG(s->g.log, LAR_LOG_INFO, "certificate_reloaded", LAR_F_CSTR("file", s->g.config->tls_cert));
+}
+
+static void on_cert_change(uv_fs_poll_t *p, int status, const uv_stat_t *before, const uv_stat_t *now) {
+    (void)before, (void)now;
+    if (status == 0) reload_cert(p->data);
+}
+
+static lar_error open_upstream_tls(serve *s, lar_diag *d) {
+    lar_config *c = s->g.config;
+    s->g.upstream_tls = calloc(c->upstream_count, sizeof *s->g.upstream_tls);
+    if (!s->g.upstream_tls) return lar_fail(LAR_NO_MEMORY, d, "upstreams");
+    for (uint32_t i = 0; i < c->upstream_count; i++) {
+        const lar_upstream_config *u = &c->upstreams[i];
+        if (!u->url.tls) continue;
+        lar_error e = lar_tls_client_new(u->url.host, u->url.host_is_ip, u->ca_file, &s->g.upstream_tls[i], d);
+        if (e) return e;
+    }
+    return LAR_OK;
+}
+
+/* -- signals ---------------------------------------------------------------------------------------------------- */
+
+static void close_handle(uv_handle_t *h) {
+    if (h->loop && !uv_is_closing(h)) uv_close(h, NULL);
+}
+
+static void close_main_handles(serve *s) {
+    lar_admin_close(s->admin);
+    s->admin = NULL;
+    close_handle((uv_handle_t *)&s->on_term);
+    close_handle((uv_handle_t *)&s->on_int);
+    close_handle((uv_handle_t *)&s->on_hup);
+    close_handle((uv_handle_t *)&s->cert_poll);
+    close_handle((uv_handle_t *)&s->key_poll);
+}
+
+static void on_joined(uv_work_t *w, int status) {
+    (void)status;
+    serve *s = w->data;
+    free(w);
+    close_main_handles(s);
+}
+
+static void join_work(uv_work_t *w) { (void)join_loops(w->data); }
+
+/* The first signal asks for an orderly stop, the second cuts what is under way. */
+static void on_stop_signal(uv_signal_t *h, int signum) {
+    serve *s = h->data;
+    LAR_LOG(s->g.log, LAR_LOG_INFO, "stopping", LAR_F_INT("signal", signum));
+    atomic_store(&s->g.stopping, true);
+    for (uint32_t i = 0; i < s->loops_open; i++) lar_loop_stop(&s->loops[i]);
+    if (s->stop_signals++) return;
+    uv_work_t *w = malloc(sizeof *w);
+    LAR_ASSERT(w);
+    w->data = s;
+    LAR_ASSERT(uv_queue_work(&s->main, w, join_work, on_joined) == 0);
+}
+
+/* What may change while larder runs is taken over; what may not is named. */
+static void on_reload_signal(uv_signal_t *h, int signum) {
+    (void)signum;
+    serve *s = h->data;
+    lar_config *next = NULL;
+    lar_diag d = {{0}, 0, 0};
+    if (s->g.config->tls_cert[0]) reload_cert(s);
+    if (lar_config_reload(s->g.config, &next, &d) != LAR_OK) {
+        LAR_LOG(s->g.log, LAR_LOG_ERROR, "reload_failed", LAR_F_CSTR("detail", d.text));
+        return;
+    }
+    atomic_store(&s->g.access_log, next->log_access);
+    lar_log_set_level(s->g.log, (lar_log_level)next->log_level);
+    lar_buf names;
+    lar_buf_init(&names, 4096);
+    if (lar_config_restart_names(s->g.config, next, &names))
+        LAR_LOG(s->g.log, LAR_LOG_WARN, "reload_needs_restart", LAR_F_TEXT("options", lar_buf_slice(&names)));
+    lar_buf_release(&names);
+    lar_config_free(next);
+    LAR_LOG(s->g.log, LAR_LOG_INFO, "reloaded", LAR_F_INT("signal", SIGHUP));
+}
+
+static void watch_signal(serve *s, uv_signal_t *h, uv_signal_cb cb, int signum) {
+    LAR_ASSERT(uv_signal_init(&s->main, h) == 0);
+    h->data = s;
+    LAR_ASSERT(uv_signal_start(h, cb, signum) == 0);
+}
+
+static void watch(serve *s) {
+    watch_signal(s, &s->on_term, on_stop_signal, SIGTERM);
+    watch_signal(s, &s->on_int, on_stop_signal, SIGINT);
+    watch_signal(s, &s->on_hup, on_reload_signal, SIGHUP);
+    if (!s->g.config->tls_cert[0]) return;
+    LAR_ASSERT(uv_fs_poll_init(&s->main, &s->cert_poll) == 0);
+    LAR_ASSERT(uv_fs_poll_init(&s->main, &s->key_poll) == 0);
+    s->cert_poll.data = s->key_poll.data = s;
+    (void)uv_fs_poll_start(&s->cert_poll, on_cert_change, s->g.config->tls_cert, CERT_POLL_MS);
+    (void)uv_fs_poll_start(&s->key_poll, on_cert_change, s->g.config->tls_key, CERT_POLL_MS);
+}
+
+/* -- start -------------------------------------------------------------------------------------------------------- */
+
+static bool is_loopback(const char *host) {
+    return strcmp(host, "localhost") == 0 || strcmp(host, "::1") == 0 || strncmp(host, "127.", 4) == 0;
+}
+
+static lar_error open_store(serve *s, lar_diag *d) {
+    lar_config *c = s->g.config;
+    if (!c->store_dir[0]) {
+        s->volatile_memory = lar_volatile_memory_new(64u << 20);
+        if (!s->volatile_memory) return lar_fail(LAR_NO_MEMORY, d, "recall memory");
+        s->g.memory = lar_volatile_memory_ops(s->volatile_memory);
+        LAR_LOG(s->g.log, LAR_LOG_WARN, "no_store", LAR_F_CSTR("detail", "no journal is kept; set store.dir or --store"));
+        return LAR_OK;
+    }
+    lar_store_options o = {.dir = c->store_dir,
+                           .map_bytes_max = c->store_bytes_max,
+                           .retention_ms = (uint64_t)c->store_days * 86400000u,
+                           .memory_retention_ms = (uint64_t)c->store_memory_days * 86400000u,
+                           .commit_ms = c->store_commit_ms,
+                           .sync_ms = c->store_sync_ms,
+                           .log = s->g.log,
+                           .metrics = s->g.metrics};
+    lar_error e = lar_store_open(&o, &s->g.store, d);
+    if (e) return e;
+    s->g.memory = (lar_memory_ops){.ctx = s->g.store, .get = lar_store_memory_get, .put = lar_store_memory_put};
+    return LAR_OK;
+}
+
+static uint32_t loop_count(const lar_config *c) {
+    if (c->threads) return c->threads;
+    long n = sysconf(_SC_NPROCESSORS_ONLN);
+    return n < 1 ? 1 : n > LOOPS_MAX ? LOOPS_MAX : (uint32_t)n;
+}
+
+static lar_error open_loops(serve *s, lar_diag *d) {
+    lar_config *c = s->g.config;
+    uint32_t n = loop_count(c);
+    uint16_t *ports = calloc(c->listen_count, sizeof *ports);
+    s->loops = calloc(n, sizeof *s->loops);
+    lar_error e = ports && s->loops ? LAR_OK : lar_fail(LAR_NO_MEMORY, d, "loops");
+    for (uint32_t i = 0; !e && i < n; i++) {
+        s->loops_open = i + 1;
+        e = lar_loop_open(&s->loops[i], &s->g, i, i ? ports : NULL, d);
+        for (uint32_t k = 0; !e && i == 0 && k < c->listen_count; k++) {
+            char text[LAR_ADDRESS_TEXT_BYTES];
+            ports[k] = lar_listener_address(&s->loops[0].listeners[k], text, sizeof text);
+        }
+    }
+    for (uint32_t i = 0; !e && i < n; i++) {
+        e = lar_loop_start(&s->loops[i], d);
+        if (!e) s->loops_running++;
+    }
+    for (uint32_t k = 0; !e && k < c->listen_count; k++) {
+        char text[LAR_ADDRESS_TEXT_BYTES];
+        (void)lar_listener_address(&s->loops[0].listeners[k], text, sizeof text);
+        LAR_LOG(s->g.log, LAR_LOG_INFO, "listening", LAR_F_CSTR("address", text), LAR_F_INT("loops", n));
+    }
+    free(ports);
+    return e;
+}
+
+/* The default admin address may be taken by another larder: that is no reason not to serve. */
+static lar_error open_admin(serve *s, lar_diag *d) {
+    lar_error e = lar_admin_open(&s->main, &s->g, &s->admin, d);
+    if (!e || strcmp(s->g.config->admin_listen, "127.0.0.1:8081") != 0) return e;
+    LAR_LOG(s->g.log, LAR_LOG_WARN, "no_admin", LAR_F_CSTR("detail", d->text));
+    return LAR_OK;
+}
+
+static void init_gateway(serve *s, lar_config *c) {
+    lar_gateway *g = &s->g;
+    g->config = c;
+    g->log = lar_log_new(&(lar_log_options){.level = (lar_log_level)c->log_level, .format = (lar_log_format)c->log_format,
+                                            .fd = STDERR_FILENO});
+    g->metrics = lar_metrics_new();
+    g->canon = (lar_canon_options){.mode = (lar_canon_mode)c->canon, .rules_off = c->rules_off_bits};
+    g->process_salt = lar_digest_of(LAR_SLICE("larder scope 1")); /* constant: recall outlives the process */
+    g->loopback_only = c->key_count == 0;
+    for (uint32_t i = 0; i < c->listen_count; i++) g->loopback_only &= is_loopback(c->listens[i].host);
+    atomic_init(&g->access_log, c->log_access);
+    LAR_ASSERT(pthread_mutex_init(&g->tls_lock, NULL) == 0);
+    LAR_ASSERT(uv_loop_init(&s->main) == 0);
+}
+
+static void release_all(serve *s) {
+    lar_gateway *g = &s->g;
+    for (uint32_t i = 0; i < s->loops_running; i++) lar_loop_stop(&s->loops[i]);
+    (void)join_loops(s);
+    close_main_handles(s);
+    (void)uv_run(&s->main, UV_RUN_DEFAULT);
+    for (uint32_t i = 0; i < s->loops_open; i++) lar_loop_release(&s->loops[i]);
+    free(s->loops);
+    LAR_ASSERT(uv_loop_close(&s->main) == 0);
+    for (uint32_t i = 0; g->upstream_tls && i < g->config->upstream_count; i++) lar_tls_context_unref(g->upstream_tls[i]);
+    free(g->upstream_tls);
+    lar_tls_context_unref(g->listener_tls);
+    if (g->store) lar_store_close(g->store);
+    lar_volatile_memory_free(s->volatile_memory);
+    (void)pthread_mutex_destroy(&g->tls_lock);
+    lar_metrics_free(g->metrics);
+    LAR_LOG(g->log, LAR_LOG_INFO, "stopped", LAR_F_INT("signals", s->stop_signals));
+    lar_log_free(g->log);
+}
+
+lar_error lar_serve_run(lar_config *c, lar_diag *d) {
+    tune_malloc();
+    (void)signal(SIGPIPE, SIG_IGN);
+    serve *s = calloc(1, sizeof *s);
+    if (!s) return lar_fail(LAR_NO_MEMORY, d, "start");
+    init_gateway(s, c);
+    lar_error e = open_upstream_tls(s, d);
+    if (!e) e = load_listener_cert(s, d);
+    if (!e) e = open_store(s, d);
+    if (!e) e = open_admin(s, d);
+    if (!e) {
+        watch(s); /* before the loops say that they listen: who waits for that line may send a signal next */
+        e = open_loops(s, d);
+    }
+    if (!e) (void)uv_run(&s->main, UV_RUN_DEFAULT);
+    release_all(s);
+    free(s);
+    return e;
+}
