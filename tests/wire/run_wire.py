@@ -138,27 +138,36 @@ class Suite:
             if need:
                 self.skipped[path] = need
                 continue
-            out.setdefault(wire_group.group_key(x), []).append(x)
+            for variant in variants(x):
+                out.setdefault(wire_group.group_key(x, variant), []).append((x, variant))
         # The long ones first, so that the last thread does not end alone.
         return sorted(out.values(), key=len, reverse=True)
 
-    def play_group(self, exchanges):
+    def play_group(self, items):
         groups, runs = [], []
 
         def living():
             if not groups or not groups[-1].alive():
-                groups.append(wire_group.Group(self.options.larder, exchanges[0], self.certificates))
+                groups.append(wire_group.Group(self.options.larder, *items[0], self.certificates))
                 groups[-1].start()
             return groups[-1]
 
-        for x in exchanges:
+        for x, variant in items:
             try:
-                for variant in variants(x):
-                    for client, upstream in cut_modes(x, self.options.cuts):
-                        runs.append(self.play_once(x, variant, (client, upstream), living()))
+                if x.option("refuses"):
+                    self.play_refusal(x, variant)
+                    continue
+                for client, upstream in cut_modes(x, self.options.cuts):
+                    runs.append(self.play_once(x, variant, (client, upstream), living()))
             except (RuntimeError, OSError, subprocess.SubprocessError, wire_text.WireError) as why:
                 self.results[x.path].append("%s: %s" % (type(why).__name__, why))
         self.collect(runs, groups)
+
+    def play_refusal(self, x, variant):
+        group = wire_group.Group(self.options.larder, x, variant, self.certificates)
+        self.run_count += 1
+        self.results[x.path] += ["with %s: %s" % (variant, text) for text in group.check_refusal(x.option("refuses"))]
+        group.close()
 
     def play_once(self, x, variant, cuts, group):
         client, upstream = cuts

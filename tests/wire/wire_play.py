@@ -188,7 +188,7 @@ class End:
         return True
 
     def do(self, words, section):
-        name = "do_" + words[0].replace("-", "_")
+        name = "do_" + wire_text.expand(words[0], self.run.values).decode().replace("-", "_")
         if not hasattr(self, name):
             raise wire_text.WireError("%s line %d: unknown directive %%%s" % (self.run.exchange.path, section.line, words[0]))
         return getattr(self, name)(words[1:], section) is not False
@@ -295,7 +295,13 @@ class Client(End):
         started = time.monotonic()
         self.reader.to_head = section.has("head")
         self.reader.run()
-        done = lambda: self.reader.message.complete or self.reader.message.fault
+
+        def done():
+            while section.has("final") and self.reader.message.complete and self.reader.message.status() < 200:
+                self.reader.next()   # an interim answer that may come or not
+                self.reader.run()
+            return self.reader.message.complete or self.reader.message.fault
+
         self.pull_until(done, int(section.value("within", WAIT_S * 1000)) / 1000)
         took_ms = (time.monotonic() - started) * 1000
         m, end = self.reader.message, next((c[1] for c in e.checks if c[0] == "end"), "clean")
@@ -306,6 +312,8 @@ class Client(End):
             run.fail(at, "the answer did not end (%s, framing %s)" % (m.fault or self.closed or "still open", m.framing))
         if end == "cut" and (m.complete or not self.closed):
             run.fail(at, "the answer must be cut visibly, but it %s" % ("ended cleanly" if m.complete else "stays open"))
+        if end == "honest" and m.complete and m.status() == 200:
+            run.fail(at, "a cut answer ended as if it were whole")
         for words in e.checks:
             if words[0] == "not-before" and took_ms < int(words[1]):
                 run.fail(at, "answered after %d ms, expected not before %s" % (took_ms, words[1]))

@@ -9,9 +9,9 @@ import re
 import shlex
 
 BODY_MODES = ("plain", "lines", "events")
-OPTIONS = ("cuts", "secret", "env", "tls", "listen", "needs", "checks", "expected-log")
+OPTIONS = ("cuts", "secret", "env", "tls", "listen", "needs", "checks", "refuses")
 NAMED = {"CR": b"\r", "LF": b"\n", "CRLF": b"\r\n", "SP": b" ", "TAB": b"\t", "NUL": b"\0", "LT": b"<", "GT": b">",
-         "BOM": b"\xef\xbb\xbf"}
+         "BOM": b"\xef\xbb\xbf", "EMPTY": b""}
 
 # What the short section names stand for: their head, and their body where the section has none.
 ASK_HEAD = ["POST %s HTTP/1.1", "Host: <HOST>", "Content-Type: application/json",
