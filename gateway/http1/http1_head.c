@@ -239,8 +239,9 @@ static bool read_framing(lar_http1 *p, const head_facts *facts) {
 /* uri-host [ ":" port ], without the characters that only lists and user info use (RFC 9110 7.2). */
 static bool host_valid(lar_slice host) {
     static const char others[] = "-._~%!$&'()*+;=";
+    if (host.len == 0) return true; /* a target without authority (RFC 9110 7.2) */
     const char *at = host.ptr, *end = at + host.len;
-    if (at < end && *at == '[') {
+    if (*at == '[') {
         const char *close = memchr(at, ']', host.len);
         if (!close || close == at + 1) return false;
         for (at++; at < close; at++)
