@@ -54,7 +54,7 @@ check "ends with [DONE]" body_has 'data: [DONE]'
 name='stream without delay' code= result=0
 mkfifo "$tmp/pipe"
 curl -sSN --max-time 60 -H 'Content-Type: application/json' -o "$tmp/pipe" \
-  -d '{"model":"slow","stream":true,"messages":[{"role":"user","content":"slow"}]}' "$chat" 2>"$tmp/error" &
+  -d '{"model":"drip-100","stream":true,"messages":[{"role":"user","content":"slow"}]}' "$chat" 2>"$tmp/error" &
 pid=$!
 exec 3<"$tmp/pipe"
 IFS= read -r -t 30 first <&3 || first=

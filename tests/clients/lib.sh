@@ -40,9 +40,13 @@ wait_for() {
   return 1
 }
 
+# Long enough for a stream of many events, with what a cut in the wrong place would damage.
+answer='The log of day 7 says: "wind NNW, 12 knots" and nothing else. 航海日志第七页写道:风向西北,海面平静。 The second mate drew '
+answer+='a small boat 🚣 beside it, an é and a backslash \\ for luck; data: [DONE] is what the captain answered. End of the page.'
+
 start_upstream() {
   # shellcheck disable=SC2086 # DEMO may hold a program and its arguments
-  $DEMO --listen 127.0.0.1:0 --rule deepseek >"$WORK/$group-upstream.log" 2>&1 &
+  $DEMO --listen 127.0.0.1:0 --rule deepseek --answer "$answer" >"$WORK/$group-upstream.log" 2>&1 &
   upstream_pid=$!
   local at
   at=$(wait_for "$WORK/$group-upstream.log" 'listening on ' $upstream_pid) || exit 1

@@ -69,7 +69,7 @@ for (const stream of [false, true]) {
 
 test('anthropic messages: an abort in mid-stream, then the client goes on', LIMIT, async () => {
   for (let i = 0; i < 5; i++) {
-    const stream = client(BASE).messages.stream(ask('abort ' + i, { model: 'slow' }));
+    const stream = client(BASE).messages.stream(ask('abort ' + i, { model: 'drip-100' }));
     stream.once('streamEvent', () => stream.abort());
     await assert.rejects(stream.done(), Anthropic.APIUserAbortError);
   }

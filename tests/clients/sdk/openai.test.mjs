@@ -112,7 +112,7 @@ test('openai chat: an abort in mid-stream, then the client goes on', LIMIT, asyn
   for (let i = 0; i < 5; i++) {
     const stop = new AbortController();
     const stream = await client(BASE).chat.completions.create(
-      { model: 'slow', messages: say('abort ' + i), stream: true }, { signal: stop.signal });
+      { model: 'drip-100', messages: say('abort ' + i), stream: true }, { signal: stop.signal });
     let got = 0;
     try {
       for await (const chunk of stream) {
@@ -131,7 +131,7 @@ test('openai chat: an abort in mid-stream, then the client goes on', LIMIT, asyn
 
 test('openai chat: leaving the loop early ends the request', LIMIT, async () => {
   for await (const chunk of await client(BASE).chat.completions.create(
-    { model: 'slow', messages: say('leave'), stream: true })) {
+    { model: 'drip-100', messages: say('leave'), stream: true })) {
     assert.ok(chunk.id);
     break;
   }
@@ -172,6 +172,22 @@ test('openai chat: a stream cut by the upstream is an error, never a quiet end',
   await assert.rejects(async () => collect(await client(BASE).chat.completions.create(
     { model: 'cut-after-3', messages: say('cut'), stream: true })));
 });
+
+for (const odd of ['no-done', 'end-after-3', 'error-200', 'early-hints', 'slow-300']) {
+  for (const stream of [false, true]) {
+    test(`openai chat: an upstream that does "${odd}", ${stream ? 'streamed' : 'plain'}, looks as it does directly`, LIMIT,
+      async () => {
+        await same(async (b) => {
+          try {
+            const r = await client(b).chat.completions.create({ model: odd, messages: say('odd'), stream });
+            return settled(stream ? await collect(r) : r);
+          } catch (e) {
+            return [e.constructor.name, e.status, e.error];
+          }
+        });
+      });
+  }
+}
 
 test('openai chat: an upstream that hangs ends at the client\'s own limit', LIMIT, async () => {
   await assert.rejects(client(BASE, { timeout: 700 }).chat.completions.create(
