@@ -1,0 +1,69 @@
+/* The run of all rules over one request (header: canon.h).
+ * Flow: head and segments are hashed -> clocks judged -> head, tools, user texts edited -> splices.
+ * Called by the gateway on a loop thread; pure but for the given memory; never blocks; all memory from the
+ * request's arena but for one reused buffer. Invariants: 1. on any error `out` holds nothing and the body
+ * goes on untouched. 2. assistant and tool segments are never edited. 3. in report mode the findings are
+ * the same, nothing is edited, and what is learnt is what was really sent. */
+#include "policies/canon_state.h"
+
+enum { VALUE_BYTES_MAX = 64 * 1024 };
+
+/* The scope: what the caller says, the model, and the body's own session hints. */
+static lar_hash read_scope(const lar_canon *c) {
+    static const char *const hints[] = {"prompt_cache_key", "user", "safety_identifier", "cache_salt"};
+    const lar_json *j = c->json;
+    lar_hash h = lar_hash_chain(c->in->scope, lar_json_raw(j, c->view->model));
+    for (uint32_t i = 0; i < sizeof hints / sizeof *hints; i++) {
+        uint32_t node = lar_json_get(j, 0, hints[i]);
+        if (node != LAR_JSON_NONE) h = lar_hash_chain(lar_hash_chain(h, lar_slice_cstr(hints[i])), lar_json_raw(j, node));
+    }
+    uint32_t user = lar_json_get(j, lar_json_get(j, 0, "metadata"), "user_id");
+    if (user != LAR_JSON_NONE) h = lar_hash_chain(lar_hash_chain(h, LAR_SLICE("metadata.user_id")), lar_json_raw(j, user));
+    return h;
+}
+
+static bool is_chat(lar_protocol p) { return p == LAR_PROTOCOL_CHAT || p == LAR_PROTOCOL_RESPONSES || p == LAR_PROTOCOL_MESSAGES; }
+
+static lar_error run_stages(lar_canon *c) {
+    uint32_t n = c->view->segment_count;
+    c->segments = lar_arena_zalloc(c->arena, n * sizeof *c->segments);
+    if (!c->segments) return LAR_NO_MEMORY;
+    for (uint32_t i = 0; i < n; i++) c->segments[i].text_node = LAR_JSON_NONE;
+    lar_error e = lar_canon_head_read(c);
+    for (uint32_t i = c->head_count; i < n && !e; i++) e = lar_canon_hash_segment(c, i);
+    if (!e) e = lar_rule_volatile_clock(c);
+    if (!e) e = lar_canon_head_finish(c);
+    if (!e) e = lar_rule_tool_order(c);
+    if (!e) e = lar_canon_recall(c);
+    if (!e) e = lar_splices_finish(&c->out->splices, c->json->body.len);
+    if (!e && c->out->segments_known) {
+        uint32_t last = c->view->segments[c->out->segments_known - 1].node;
+        c->out->prefix_known_bytes = lar_splices_map(&c->out->splices, c->json->nodes[last].end);
+    }
+    return e;
+}
+
+lar_error lar_canon_run(const lar_canon_in *in, lar_arena *arena, lar_canon_out *out) {
+    *out = (lar_canon_out){.turn = in->view->turn};
+    lar_splices_init(&out->splices, arena);
+    if (in->options->mode == LAR_CANON_OFF || !is_chat(in->view->protocol) || in->view->segment_count == 0) {
+        return lar_splices_finish(&out->splices, in->view->json->body.len);
+    }
+    lar_canon *c = lar_arena_zalloc(arena, sizeof *c);
+    if (!c) return LAR_NO_MEMORY;
+    c->in = in;
+    c->view = in->view;
+    c->json = in->view->json;
+    c->arena = arena;
+    c->out = out;
+    c->apply = in->options->mode == LAR_CANON_ON;
+    c->scope = read_scope(c);
+    lar_buf_init(&c->value, VALUE_BYTES_MAX);
+    lar_error e = run_stages(c);
+    lar_buf_release(&c->value);
+    if (e) {
+        *out = (lar_canon_out){.turn = in->view->turn};
+        lar_splices_init(&out->splices, arena);
+    }
+    return e;
+}

@@ -1,0 +1,288 @@
+/* What values mean, as hashes: trees, texts, segments; and the memo that saves doing it again.
+ * Called by canon's stages; one request at a time (a memo belongs to one loop thread); memory from the
+ * arena, the memo on the heap; never blocks.
+ * Invariants: 1. equal `exact` = the model reads the same bytes. 2. `norm` ignores only member order,
+ * cache_control, and the form of client text. 3. no recursion: nodes are visited last to first, so that
+ * children come before their parents. 4. the memo is a pure function's: it can leak nothing. */
+#include <stdlib.h>
+
+#include "policies/canon_state.h"
+
+typedef struct pair {
+    lar_hash norm, exact;
+} pair;
+
+enum { MEMO_RECIPE_MAX = 27, TAG_STRING = 's', TAG_OTHER = 'v', TAG_ARRAY = 'a', TAG_OBJECT = 'o' };
+
+typedef struct memo_entry {
+    lar_hash key, norm, exact;
+    uint32_t text_node; /* counted from the segment's node; NONE if it has no single text */
+    uint8_t recipe_bytes;
+    uint8_t recipe[MEMO_RECIPE_MAX];
+} memo_entry;
+
+struct lar_norm_cache {
+    uint32_t mask; /* entries - 1, a power of two, at least 2 */
+    uint32_t turn;
+    memo_entry entries[];
+};
+
+lar_norm_cache *lar_norm_cache_new(uint32_t entries) {
+    uint32_t n = 2;
+    while (n < entries && n < 1u << 24) n *= 2;
+    lar_norm_cache *c = calloc(1, sizeof *c + (size_t)n * sizeof *c->entries);
+    if (c) c->mask = n - 1;
+    return c;
+}
+
+void lar_norm_cache_free(lar_norm_cache *c) { free(c); }
+
+static memo_entry *memo_find(lar_norm_cache *m, const lar_hash *key) {
+    uint32_t at = (uint32_t)lar_hash_low(*key) & m->mask & ~1u;
+    for (uint32_t k = 0; k < 2; k++) {
+        if (lar_hash_eq(m->entries[at + k].key, *key)) return &m->entries[at + k];
+    }
+    return NULL;
+}
+
+static void memo_add(lar_norm_cache *m, const memo_entry *e) {
+    uint32_t at = (uint32_t)lar_hash_low(e->key) & m->mask & ~1u;
+    m->entries[at + (m->turn++ & 1)] = *e;
+}
+
+static lar_hash raw_key(const lar_canon *c, uint32_t node, char kind) {
+    lar_hash h = lar_hash_of(lar_json_raw(c->json, node));
+    h.bytes[15] ^= (uint8_t)kind;
+    return h;
+}
+
+/* -- trees ---------------------------------------------------------------------------------------- */
+
+static lar_hash tagged(lar_hash h, char tag) {
+    h.bytes[0] ^= (uint8_t)tag;
+    return h;
+}
+
+static lar_error decoded_slice(lar_canon *c, uint32_t node, lar_slice *out) {
+    lar_slice raw = lar_json_inner(c->json, node);
+    *out = raw;
+    if (!(c->json->nodes[node].flags & LAR_JSON_ESCAPED)) return LAR_OK;
+    if (raw.len > c->decoded_bytes) {
+        c->decoded = lar_arena_alloc(c->arena, raw.len);
+        c->decoded_bytes = c->decoded ? raw.len : 0;
+        if (!c->decoded) return LAR_NO_MEMORY;
+    }
+    *out = lar_slice_of(c->decoded, lar_text_decode(raw, c->decoded));
+    return LAR_OK;
+}
+
+static void add128(uint64_t sum[2], lar_hash h) {
+    uint64_t v[2];
+    memcpy(v, h.bytes, 16);
+    sum[0] += v[0];
+    sum[1] += v[1];
+}
+
+/* An object from its members: a sum for norm (any order), a chain for exact. */
+static pair object_pair(const lar_json *j, uint32_t node, const pair *of, uint32_t base) {
+    uint64_t sum[2] = {0, 0};
+    lar_hash exact = tagged((lar_hash){{0}}, TAG_OBJECT);
+    for (uint32_t k = lar_json_first(j, node); k != LAR_JSON_NONE; k = lar_json_after(j, node, k)) {
+        if (lar_json_eq(j, k, LAR_SLICE("cache_control"))) continue;
+        add128(sum, lar_hash_join(of[k - base].norm, of[k + 1 - base].norm));
+        exact = lar_hash_join(exact, lar_hash_join(of[k - base].exact, of[k + 1 - base].exact));
+    }
+    lar_hash norm = tagged(lar_hash_of(lar_slice_of((const char *)sum, sizeof sum)), TAG_OBJECT);
+    return (pair){norm, exact};
+}
+
+static pair array_pair(const lar_json *j, uint32_t node, const pair *of, uint32_t base) {
+    pair p = {tagged((lar_hash){{0}}, TAG_ARRAY), tagged((lar_hash){{0}}, TAG_ARRAY)};
+    for (uint32_t k = lar_json_first(j, node); k != LAR_JSON_NONE; k = lar_json_after(j, node, k)) {
+        p.norm = lar_hash_join(p.norm, of[k - base].norm);
+        p.exact = lar_hash_join(p.exact, of[k - base].exact);
+    }
+    return p;
+}
+
+lar_error lar_canon_hash_tree(lar_canon *c, uint32_t node, lar_hash *norm, lar_hash *exact) {
+    const lar_json *j = c->json;
+    uint32_t end = j->nodes[node].next;
+    size_t n = end - node;
+    if (n > c->scratch_nodes) {
+        c->scratch = lar_arena_alloc(c->arena, n * sizeof(pair));
+        c->scratch_nodes = c->scratch ? n : 0;
+        if (!c->scratch) return LAR_NO_MEMORY;
+    }
+    pair *of = c->scratch;
+    for (uint32_t i = end; i-- > node;) {
+        pair *p = &of[i - node];
+        lar_slice text;
+        switch (lar_json_kind_of(j, i)) {
+        case LAR_JSON_OBJECT: *p = object_pair(j, i, of, node); break;
+        case LAR_JSON_ARRAY: *p = array_pair(j, i, of, node); break;
+        case LAR_JSON_STRING: {
+            lar_error e = decoded_slice(c, i, &text);
+            if (e) return e;
+            p->norm = p->exact = tagged(lar_hash_of(text), TAG_STRING);
+            break;
+        }
+        case LAR_JSON_NULL:
+        case LAR_JSON_FALSE:
+        case LAR_JSON_TRUE:
+        case LAR_JSON_NUMBER: p->norm = p->exact = tagged(lar_hash_of(lar_json_raw(j, i)), TAG_OTHER); break;
+        }
+    }
+    *norm = of[0].norm;
+    *exact = of[0].exact;
+    return LAR_OK;
+}
+
+lar_error lar_canon_hash_tool(lar_canon *c, uint32_t node, lar_hash *norm, lar_hash *exact) {
+    lar_hash key = raw_key(c, node, 'T');
+    *exact = key;
+    memo_entry *m = c->in->cache ? memo_find(c->in->cache, &key) : NULL;
+    if (m) {
+        *norm = m->norm;
+        return LAR_OK;
+    }
+    lar_hash unused;
+    lar_error e = lar_canon_hash_tree(c, node, norm, &unused);
+    if (!e && c->in->cache) memo_add(c->in->cache, &(memo_entry){.key = key, .norm = *norm, .exact = key, .text_node = LAR_JSON_NONE});
+    return e;
+}
+
+/* -- texts ---------------------------------------------------------------------------------------- */
+
+/* The text of a content part, NONE if it is no plain text part. */
+static uint32_t part_text(const lar_json *j, uint32_t part) {
+    uint32_t type = lar_json_get(j, part, "type"), text = lar_json_get(j, part, "text");
+    if (!lar_json_is(j, type, LAR_JSON_STRING) || !lar_json_is(j, text, LAR_JSON_STRING)) return LAR_JSON_NONE;
+    if (!lar_json_eq(j, type, LAR_SLICE("text")) && !lar_json_eq(j, type, LAR_SLICE("input_text"))) return LAR_JSON_NONE;
+    return lar_json_get_count(j, part, "text") == 1 ? text : LAR_JSON_NONE;
+}
+
+lar_error lar_canon_units_read(lar_canon *c, uint32_t segment, lar_canon_unit **units, uint32_t *count) {
+    const lar_json *j = c->json;
+    uint32_t content = c->view->segments[segment].content;
+    *units = NULL;
+    *count = 0;
+    bool array = lar_json_is(j, content, LAR_JSON_ARRAY);
+    if (!array && !lar_json_is(j, content, LAR_JSON_STRING)) return LAR_OK;
+    uint32_t room = array ? j->nodes[content].count : 1;
+    if (room == 0 || room > LAR_CANON_UNITS_MAX) return LAR_OK;
+    lar_canon_unit *u = lar_arena_zalloc(c->arena, room * sizeof *u);
+    if (!u) return LAR_NO_MEMORY;
+    uint32_t n = 0;
+    if (!array) {
+        u[n++] = (lar_canon_unit){.node = content, .part = LAR_JSON_NONE};
+    } else {
+        for (uint32_t p = lar_json_first(j, content); p != LAR_JSON_NONE; p = lar_json_after(j, content, p)) {
+            uint32_t text = part_text(j, p);
+            if (text != LAR_JSON_NONE) u[n++] = (lar_canon_unit){.node = text, .part = p};
+        }
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        u[i].segment = segment;
+        lar_error e = lar_text_read(&u[i].text, j, u[i].node, c->arena);
+        if (e) return e;
+        lar_text_form_read(&u[i].form, u[i].text.text, 0);
+    }
+    *units = u;
+    *count = n;
+    return LAR_OK;
+}
+
+lar_error lar_canon_unit_norm(lar_canon *c, const lar_canon_unit *u, uint32_t mask, lar_hash *out) {
+    lar_text_mask list[LAR_CANON_SPANS_MAX];
+    lar_text_masks masks = {list, 0};
+    for (uint32_t i = u->span_first; i < u->span_first + u->span_count; i++) {
+        const lar_clock_span *s = &c->spans[i];
+        if (mask >> i & 1) list[masks.count++] = (lar_text_mask){s->start, s->end, (uint8_t)s->class_id};
+    }
+    return lar_text_norm(out, &u->text, &u->form, &masks, c->arena);
+}
+
+/* The content as a list of texts and other parts: a string and an array with that one text are the same. */
+static lar_error content_norm(lar_canon *c, uint32_t segment, const lar_canon_unit *units, uint32_t count) {
+    const lar_json *j = c->json;
+    lar_canon_segment *s = &c->segments[segment];
+    uint32_t content = c->view->segments[segment].content, next = 0, kept = 0;
+    s->norm = s->exact = (lar_hash){{0}};
+    bool array = lar_json_is(j, content, LAR_JSON_ARRAY);
+    lar_hash forms = {{0}};
+    for (uint32_t p = array ? lar_json_first(j, content) : content; p != LAR_JSON_NONE; p = array ? lar_json_after(j, content, p) : LAR_JSON_NONE) {
+        lar_hash norm, exact;
+        if (next < count && (!array || units[next].part == p)) {
+            const lar_canon_unit *u = &units[next++];
+            if (u->dropped) continue;
+            lar_error e = lar_canon_unit_norm(c, u, c->edit_mask, &norm);
+            if (e) return e;
+            lar_slice recipe = lar_slice_of((const char *)u->form.recipe, u->form.recipe_bytes);
+            forms = count == 1 ? lar_hash_of(recipe) : lar_hash_chain(forms, recipe);
+        } else {
+            lar_error e = lar_canon_hash_tree(c, p, &norm, &exact);
+            if (e) return e;
+            forms = lar_hash_join(forms, exact);
+        }
+        s->norm = lar_hash_join(s->norm, norm);
+        kept++;
+    }
+    s->exact = lar_hash_join(s->norm, forms);
+    if (count == 1 && kept == 1 && !units[0].dropped) {
+        s->text_node = units[0].node;
+        s->recipe = lar_arena_copy(c->arena, lar_slice_of((const char *)units[0].form.recipe, units[0].form.recipe_bytes));
+        if (!s->recipe.ptr) return LAR_NO_MEMORY;
+    }
+    return LAR_OK;
+}
+
+lar_error lar_canon_units_hash(lar_canon *c, uint32_t segment, const lar_canon_unit *units, uint32_t count) {
+    const lar_segment *seg = &c->view->segments[segment];
+    lar_canon_segment *s = &c->segments[segment];
+    s->text_node = LAR_JSON_NONE;
+    s->recipe = (lar_slice){NULL, 0};
+    if (count == 0) return lar_canon_hash_tree(c, seg->node, &s->norm, &s->exact);
+    return content_norm(c, segment, units, count);
+}
+
+/* -- segments -------------------------------------------------------------------------------------- */
+
+static char memo_kind(const lar_segment *s) { return s->role == LAR_ROLE_SYSTEM ? 'S' : s->role == LAR_ROLE_USER ? 'U' : 'M'; }
+
+bool lar_canon_memo_get(lar_canon *c, uint32_t segment) {
+    const lar_segment *seg = &c->view->segments[segment];
+    if (!c->in->cache) return false;
+    lar_hash key = raw_key(c, seg->node, memo_kind(seg));
+    const memo_entry *m = memo_find(c->in->cache, &key);
+    if (!m) return false;
+    lar_canon_segment *s = &c->segments[segment];
+    s->norm = m->norm;
+    s->exact = m->exact;
+    s->text_node = m->text_node == LAR_JSON_NONE ? LAR_JSON_NONE : seg->node + m->text_node;
+    s->recipe = lar_arena_copy(c->arena, lar_slice_of((const char *)m->recipe, m->recipe_bytes));
+    return s->recipe.ptr != NULL;
+}
+
+void lar_canon_memo_put(lar_canon *c, uint32_t segment) {
+    const lar_segment *seg = &c->view->segments[segment];
+    const lar_canon_segment *s = &c->segments[segment];
+    if (!c->in->cache || s->recipe.len > MEMO_RECIPE_MAX) return;
+    memo_entry e = {.key = raw_key(c, seg->node, memo_kind(seg)), .norm = s->norm, .exact = s->exact,
+                    .recipe_bytes = (uint8_t)s->recipe.len};
+    e.text_node = s->text_node == LAR_JSON_NONE ? LAR_JSON_NONE : s->text_node - seg->node;
+    if (s->recipe.len) memcpy(e.recipe, s->recipe.ptr, s->recipe.len);
+    memo_add(c->in->cache, &e);
+}
+
+lar_error lar_canon_hash_segment(lar_canon *c, uint32_t i) {
+    if (lar_canon_memo_get(c, i)) return LAR_OK;
+    lar_role role = c->view->segments[i].role;
+    lar_canon_unit *units = NULL;
+    uint32_t count = 0;
+    lar_error e = LAR_OK;
+    if (role == LAR_ROLE_USER || role == LAR_ROLE_SYSTEM) e = lar_canon_units_read(c, i, &units, &count);
+    if (!e) e = lar_canon_units_hash(c, i, units, count);
+    if (!e) lar_canon_memo_put(c, i);
+    return e;
+}

@@ -1,0 +1,59 @@
+/* Keys and small values of the rules' memory; lists of findings and puts that grow in the arena.
+ * Called by every stage of canon; one request at a time; get returns at once, put is only noted here and
+ * done by lar_canon_commit. Invariants: 1. every key holds the scope, so no tenant reads another's.
+ * 2. every value's first byte is its version. Not here: what the values mean. */
+#include "policies/canon_state.h"
+
+lar_hash lar_canon_key(const lar_canon *c, char kind, lar_hash what) {
+    char bytes[33];
+    bytes[0] = kind;
+    memcpy(bytes + 1, c->scope.bytes, 16);
+    memcpy(bytes + 17, what.bytes, 16);
+    return lar_hash_of(lar_slice_of(bytes, sizeof bytes));
+}
+
+bool lar_canon_get(lar_canon *c, char kind, lar_hash what) {
+    const lar_memory_ops *m = c->in->memory;
+    if (!m) return false;
+    lar_hash key = lar_canon_key(c, kind, what);
+    c->value.len = 0;
+    return m->get(m->ctx, &key, &c->value) == LAR_OK && c->value.len > 0;
+}
+
+lar_error lar_canon_put_value(lar_canon *c, char kind, lar_hash what, lar_slice value) {
+    lar_canon_out *o = c->out;
+    if (!c->in->memory) return LAR_OK;
+    if (o->put_count == c->put_cap) {
+        uint32_t cap = c->put_cap ? c->put_cap * 2 : 16;
+        lar_canon_put *more = lar_arena_alloc(c->arena, cap * sizeof *more);
+        if (!more) return LAR_NO_MEMORY;
+        if (o->put_count) memcpy(more, o->puts, o->put_count * sizeof *more);
+        o->puts = more;
+        c->put_cap = cap;
+    }
+    lar_slice kept = lar_arena_copy(c->arena, value);
+    if (!kept.ptr) return LAR_NO_MEMORY;
+    o->puts[o->put_count++] = (lar_canon_put){lar_canon_key(c, kind, what), kept};
+    return LAR_OK;
+}
+
+lar_error lar_canon_find(lar_canon *c, lar_finding f) {
+    lar_canon_out *o = c->out;
+    if (o->finding_count == c->finding_cap) {
+        uint32_t cap = c->finding_cap ? c->finding_cap * 2 : 8;
+        lar_finding *more = lar_arena_alloc(c->arena, cap * sizeof *more);
+        if (!more) return LAR_NO_MEMORY;
+        if (o->finding_count) memcpy(more, o->findings, o->finding_count * sizeof *more);
+        o->findings = more;
+        c->finding_cap = cap;
+    }
+    o->findings[o->finding_count++] = f;
+    o->rules_seen |= 1ull << f.rule;
+    if (f.edited) o->rules_fired |= 1ull << f.rule;
+    return LAR_OK;
+}
+
+void lar_canon_commit(const lar_canon_out *out, const lar_memory_ops *memory) {
+    if (!memory) return;
+    for (uint32_t i = 0; i < out->put_count; i++) memory->put(memory->ctx, &out->puts[i].key, out->puts[i].value);
+}

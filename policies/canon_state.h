@@ -1,0 +1,117 @@
+/* What one run of the rules carries from stage to stage. Private to policies/: canon.c drives the stages,
+ * each stage is one file. All of it lives in the request's arena but for `value`, a reused buffer.
+ *
+ *   head      the leading system segments, as text units with clocks, billing line and form
+ *   chain     hash of what the conversation means up to a segment: scope, tools as a set, norms
+ *   sent      the same over exact forms, as sent: equal `sent` = equal bytes for the model */
+#ifndef LARDER_POLICIES_CANON_STATE_H
+#define LARDER_POLICIES_CANON_STATE_H
+
+#include "policies/canon.h"
+#include "policies/rules/clock.h"
+#include "policies/text.h"
+
+enum { LAR_CANON_SPANS_MAX = 32, LAR_CANON_UNITS_MAX = 64 };
+
+/* One text of a client segment: a bare string, or the text of one part. */
+typedef struct lar_canon_unit {
+    uint32_t segment, node, part; /* part: element of the content array, or NONE */
+    uint32_t drop_start, drop_end; /* decoded: first line dropped or blanked by the billing rule; 0, 0 = none */
+    uint32_t span_first, span_count;
+    bool dropped; /* the whole part goes */
+    bool blanked; /* the line stays, without its values */
+    lar_slice want; /* recipe to be sent in; empty: as it is */
+    lar_text text;
+    lar_text_form form;
+} lar_canon_unit;
+
+typedef struct lar_canon_segment {
+    lar_hash norm, exact;  /* exact: norm and form as the client wrote it */
+    lar_hash chain, sent;
+    lar_hash known_sent;   /* what memory says was sent up to here, where `known` */
+    lar_slice recipe;      /* form of its only text; empty if it has none */
+    lar_slice known_recipe;
+    lar_slice facts;       /* block sent with it */
+    uint32_t text_node;    /* its only text, or NONE */
+    bool known, fetched;
+} lar_canon_segment;
+
+typedef struct lar_canon {
+    const lar_canon_in *in;
+    const lar_request_view *view;
+    const lar_json *json;
+    lar_arena *arena;
+    lar_canon_out *out;
+    lar_buf value;     /* the last value got from memory */
+    lar_hash scope;
+    lar_hash hash_template; /* the head with all clocks masked */
+    lar_hash tools_norm, tools_exact;
+    bool apply;        /* mode on: edits are made */
+    uint32_t head_count; /* leading system segments */
+    lar_canon_segment *segments;
+    lar_canon_unit *units; /* of the head, where something may be edited */
+    uint32_t unit_count;
+    lar_clock_span spans[LAR_CANON_SPANS_MAX];
+    uint32_t span_count;
+    uint32_t edit_mask; /* bit i: spans[i] is edited */
+    lar_slice facts;    /* the block of this request's values, escaped; empty if nothing moved */
+    uint32_t finding_cap, put_cap;
+    void *scratch;      /* of the tree hash */
+    size_t scratch_nodes;
+    char *decoded;
+    size_t decoded_bytes;
+} lar_canon;
+
+static inline bool lar_canon_rule_on(const lar_canon *c, lar_rule r) { return !(c->in->options->rules_off >> r & 1); }
+
+/* -- canon_hash.c: what a value means ------------------------------------------------------------- */
+
+/* norm: members in any order; exact: in order. cache_control is left out of both (it moves by design). */
+LAR_MUST_USE lar_error lar_canon_hash_tree(lar_canon *c, uint32_t node, lar_hash *norm, lar_hash *exact);
+/* Norm and form of a segment, by memo if there is one. */
+LAR_MUST_USE lar_error lar_canon_hash_segment(lar_canon *c, uint32_t i);
+/* Element of tools: order-free hash and hash of its bytes. */
+LAR_MUST_USE lar_error lar_canon_hash_tool(lar_canon *c, uint32_t node, lar_hash *norm, lar_hash *exact);
+/* The texts of a segment's content, in order. *count is 0 and *units NULL if there are none or too many. */
+LAR_MUST_USE lar_error lar_canon_units_read(lar_canon *c, uint32_t segment, lar_canon_unit **units, uint32_t *count);
+/* Norm, exact, recipe and text_node of a segment from its units. */
+LAR_MUST_USE lar_error lar_canon_units_hash(lar_canon *c, uint32_t segment, const lar_canon_unit *units, uint32_t count);
+/* Norm of one text; bit i of `mask`: spans[i] counts as its class. */
+LAR_MUST_USE lar_error lar_canon_unit_norm(lar_canon *c, const lar_canon_unit *u, uint32_t mask, lar_hash *out);
+bool lar_canon_memo_get(lar_canon *c, uint32_t segment);
+void lar_canon_memo_put(lar_canon *c, uint32_t segment);
+
+/* -- canon_memory.c ------------------------------------------------------------------------------- */
+
+lar_hash lar_canon_key(const lar_canon *c, char kind, lar_hash what);
+/* True if found; the value lies in c->value until the next get. */
+bool lar_canon_get(lar_canon *c, char kind, lar_hash what);
+LAR_MUST_USE lar_error lar_canon_put_value(lar_canon *c, char kind, lar_hash what, lar_slice value);
+LAR_MUST_USE lar_error lar_canon_find(lar_canon *c, lar_finding f);
+
+/* -- stages ----------------------------------------------------------------------------------------- */
+
+/* Reads the head: units with clocks or a billing line; norms of all others. */
+LAR_MUST_USE lar_error lar_canon_head_read(lar_canon *c);
+/* Norms of the head's units once it is decided which clocks move; the head's forms recalled; its splices. */
+LAR_MUST_USE lar_error lar_canon_head_finish(lar_canon *c);
+/* All edits of one unit: billing line, clocks, form. */
+LAR_MUST_USE lar_error lar_canon_unit_edit(lar_canon *c, const lar_canon_unit *u);
+
+/* LR002 on the first text of a head segment; `elements`: of its content. */
+LAR_MUST_USE lar_error lar_rule_billing_nonce(lar_canon *c, lar_canon_unit *u, uint32_t elements);
+/* LR001: decides by evidence which clocks move (edit_mask) and prints the block of their values (facts). */
+LAR_MUST_USE lar_error lar_rule_volatile_clock(lar_canon *c);
+/* LR003: hashes the tools and sends a known set in its order. Needs hash_template. */
+LAR_MUST_USE lar_error lar_rule_tool_order(lar_canon *c);
+/* LR004: gives a segment with one text the remembered form `want`. */
+LAR_MUST_USE lar_error lar_rule_text_form(lar_canon *c, uint32_t segment, lar_slice want);
+
+/* Whether a block can be appended to that user segment. */
+bool lar_canon_appendable(const lar_canon *c, uint32_t segment);
+/* Blocks of facts for user segments: recalls, attaches, remembers. `deepest`: last segment known, or NONE. */
+LAR_MUST_USE lar_error lar_canon_facts(lar_canon *c, uint32_t deepest);
+/* Chains, recall of forms and facts, known prefix, what to remember. */
+LAR_MUST_USE lar_error lar_canon_recall(lar_canon *c);
+
+#endif

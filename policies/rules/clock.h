@@ -1,0 +1,68 @@
+/* Clocks in text: the grammar of dates and times, and the search for candidates.
+ *
+ * Forms: ISO 8601 and its relatives (2031-04-09T15:15:42.118+08:00, 2031/04/09 15:15, 20310409T151542Z),
+ * day or month first with slashes or dots, English long forms (Wednesday, April 9, 2031, 3:15 PM; Wed Apr
+ * 09 2031 15:15:42 GMT+0800 (China Standard Time); Wed, 09 Apr 2031 15:15:42 +0800), Chinese ones
+ * (2031年4月9日 星期三 下午3点15分), full-width digits and colons, a time alone behind a key word, a Unix time
+ * behind a key name. A date alone is reported as LAR_CLOCK_DATE and never edited. */
+#ifndef LARDER_POLICIES_RULES_CLOCK_H
+#define LARDER_POLICIES_RULES_CLOCK_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/hash.h"
+#include "base/slice.h"
+
+typedef enum lar_clock_class {
+    LAR_CLOCK_NONE,
+    LAR_CLOCK_DATETIME,
+    LAR_CLOCK_TIME,
+    LAR_CLOCK_EPOCH,
+    LAR_CLOCK_DATE
+} lar_clock_class;
+
+typedef enum lar_clock_zone { LAR_ZONE_NONE, LAR_ZONE_NAMED, LAR_ZONE_OFFSET } lar_clock_zone;
+
+/* What was read. Fields not written are 0; `day_or_month`: day and month may be the other way round. */
+typedef struct lar_clock_stamp {
+    int64_t year, month, day, hour, minute, second;
+    int64_t epoch_ms; /* EPOCH only */
+    int32_t offset_minutes; /* LAR_ZONE_OFFSET only */
+    lar_clock_zone zone;
+    bool has_date, has_time, has_seconds, day_or_month;
+    uint8_t half; /* 0 as written, 1 AM, 2 PM */
+} lar_clock_stamp;
+
+/* Each reads at byte i of t and returns the offset behind what it read, or 0 if nothing fits there. */
+size_t lar_clock_read_date(lar_slice t, size_t i, lar_clock_stamp *s);
+size_t lar_clock_read_time(lar_slice t, size_t i, lar_clock_stamp *s);
+/* Zone behind a time (may be absent: returns i). */
+size_t lar_clock_read_zone(lar_slice t, size_t i, lar_clock_stamp *s);
+/* A digit, ASCII or full-width: its bytes, 0 if none. */
+size_t lar_clock_digit(lar_slice t, size_t i, int *value);
+/* Where a month's name, a weekday or a half of the day begins that ends right before i; i if none. */
+size_t lar_clock_look_back(lar_slice t, size_t i);
+/* Behind an optional weekday and the separators around it. */
+size_t lar_clock_skip_weekday(lar_slice t, size_t i);
+size_t lar_clock_skip_blanks(lar_slice t, size_t i);
+
+/* True if the stamp may show `now_ms` (UTC): within 10 minutes where the zone is written; else at some
+ * quarter-hour offset from -12 to +14 hours, within 2 minutes. */
+bool lar_clock_shows(const lar_clock_stamp *s, int64_t now_ms);
+
+typedef struct lar_clock_span {
+    uint32_t start, end;             /* of the value */
+    uint32_t label_start, label_end; /* the words in front of it, on the same line; may be empty */
+    lar_clock_class class_id;
+    bool key_word; /* the label says that this is the present: "current time", 当前时间 */
+    bool example;  /* in a code fence, behind "e.g.", a format or a cut-off: never edited */
+    lar_clock_stamp stamp;
+} lar_clock_span;
+
+/* Candidates in order; at most `room`. Returns how many. */
+uint32_t lar_clock_scan(lar_slice text, lar_clock_span *spans, uint32_t room);
+/* Which slot a span fills: its class and its label, digits and case aside. */
+lar_hash lar_clock_slot(lar_slice text, const lar_clock_span *span);
+
+#endif

@@ -1,0 +1,323 @@
+/* Finds clocks in text: candidates with their labels (header: clock.h).
+ * Flow: canon's system stage -> lar_clock_scan -> rules/volatile_clock.c decides by evidence.
+ * Pure; no memory; never blocks. One pass that stops at digits only; each attempt is bounded.
+ * Invariants: 1. spans are in order and apart from each other. 2. a span never holds a line end.
+ * 3. borders are borders of characters. Why by hand: a regular expression over every prompt costs
+ * more than the whole request otherwise does. */
+#include "policies/rules/clock.h"
+
+enum { LABEL_MAX = 64, DIGITS_RUN_MAX = 20 };
+
+static bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
+static bool is_alnum(char c) { return is_letter(c) || (c >= '0' && c <= '9'); }
+static bool at_text(lar_slice t, size_t i, const char *text) {
+    size_t n = strlen(text);
+    return i <= t.len && t.len - i >= n && memcmp(t.ptr + i, text, n) == 0;
+}
+
+/* -- one candidate -------------------------------------------------------------------------------- */
+
+/* Between a date and its time: T, blanks, commas, a weekday, "at", a dash. `e` itself if nothing stands there. */
+static size_t to_time(lar_slice t, size_t e) {
+    if (e + 1 < t.len && (t.ptr[e] == 'T' || t.ptr[e] == 't' || t.ptr[e] == '_') && t.ptr[e + 1] >= '0' && t.ptr[e + 1] <= '9') return e + 1;
+    size_t i = lar_clock_skip_weekday(t, e);
+    for (int turn = 0; turn < 4; turn++) {
+        i = lar_clock_skip_blanks(t, i);
+        if (at_text(t, i, ",") || at_text(t, i, "-") || at_text(t, i, "|")) i += 1;
+        else if (at_text(t, i, "at ")) i += 3;
+        else if (at_text(t, i, "，") || at_text(t, i, "—") || at_text(t, i, "–")) i += 3;
+        else break;
+    }
+    return i;
+}
+
+/* The year of "Wed Apr  9 15:15:42 CST 2031". */
+static size_t year_at_end(lar_slice t, size_t e, lar_clock_stamp *s) {
+    size_t b = lar_clock_skip_blanks(t, e);
+    int64_t year = 0;
+    for (size_t k = 0; k < 4; k++) {
+        if (b + k >= t.len || t.ptr[b + k] < '0' || t.ptr[b + k] > '9') return e;
+        year = year * 10 + (t.ptr[b + k] - '0');
+    }
+    if (b == e || year < 1970 || year > 2999) return e;
+    s->year = year;
+    return b + 4;
+}
+
+static size_t date_then_time(lar_slice t, size_t start, lar_clock_span *span) {
+    lar_clock_stamp s = {0};
+    size_t e = lar_clock_read_date(t, start, &s);
+    if (!e) return 0;
+    lar_clock_stamp with = s;
+    size_t b = to_time(t, e), z = lar_clock_read_time(t, b, &with);
+    if (z && (b != e || (unsigned char)t.ptr[e - 1] >= 0x80)) { /* 日 needs no blank before the time */
+        span->class_id = LAR_CLOCK_DATETIME;
+        span->stamp = with;
+        z = lar_clock_read_zone(t, z, &span->stamp);
+        return span->stamp.year ? z : year_at_end(t, z, &span->stamp);
+    }
+    if (!s.year) return 0;
+    span->class_id = LAR_CLOCK_DATE;
+    span->stamp = s;
+    return e;
+}
+
+static size_t time_then_date(lar_slice t, size_t start, lar_clock_span *span) {
+    lar_clock_stamp s = {0};
+    size_t e = lar_clock_read_time(t, start, &s);
+    if (!e) return 0;
+    size_t z = lar_clock_read_zone(t, e, &s);
+    span->class_id = LAR_CLOCK_TIME;
+    span->stamp = s;
+    size_t b = to_time(t, z);
+    if (at_text(t, b, "on ")) b += 3;
+    if (b == z) return z;
+    size_t d = lar_clock_read_date(t, b, &s);
+    if (!d || !s.year) return z;
+    span->class_id = LAR_CLOCK_DATETIME;
+    span->stamp = s;
+    return d;
+}
+
+static bool digits(lar_slice t, size_t i, int count, int64_t *value) {
+    *value = 0;
+    for (int k = 0; k < count; k++) {
+        if (i + (size_t)k >= t.len || t.ptr[i + (size_t)k] < '0' || t.ptr[i + (size_t)k] > '9') return false;
+        *value = *value * 10 + (t.ptr[i + (size_t)k] - '0');
+    }
+    return true;
+}
+
+/* 20310409T151542Z */
+static size_t basic_iso(lar_slice t, size_t i, lar_clock_span *span) {
+    lar_clock_stamp s = {.has_date = true, .has_time = true, .has_seconds = true};
+    if (!digits(t, i, 4, &s.year) || !digits(t, i + 4, 2, &s.month) || !digits(t, i + 6, 2, &s.day) || !at_text(t, i + 8, "T")) return 0;
+    if (!digits(t, i + 9, 2, &s.hour) || !digits(t, i + 11, 2, &s.minute) || !digits(t, i + 13, 2, &s.second)) return 0;
+    if (s.year < 1970 || s.year > 2999 || s.month < 1 || s.month > 12 || s.day < 1 || s.day > 31 || s.hour > 24 || s.minute > 59) return 0;
+    span->class_id = LAR_CLOCK_DATETIME;
+    span->stamp = s;
+    return lar_clock_read_zone(t, i + 15, &span->stamp);
+}
+
+/* Behind a key name and a sign: ts=1933398942, "timestamp": 1933398942118, 时间戳：1933398942. */
+static bool epoch_key(lar_slice t, size_t i) {
+    static const char *const names[] = {"ts", "timestamp", "time", "epoch", "now", "unix", "时间戳", "時間戳", "unixtime", "millis"};
+    size_t e = i;
+    bool sign = false;
+    while (e > 0) {
+        char c = t.ptr[e - 1];
+        if (c == ':' || c == '=') sign = true, e--;
+        else if (e >= 3 && memcmp(t.ptr + e - 3, "：", 3) == 0) sign = true, e -= 3;
+        else if (c == ' ' || c == '"' || c == '\'' || c == '*' || c == '>' || c == '`') sign = sign || c == '>', e--;
+        else break;
+    }
+    if (!sign) return false;
+    for (size_t k = 0; k < sizeof names / sizeof *names; k++) {
+        size_t n = strlen(names[k]);
+        if (e < n || !lar_slice_ieq(lar_slice_of(t.ptr + e - n, n), lar_slice_cstr(names[k]))) continue;
+        if (e == n || !is_letter(t.ptr[e - n - 1])) return true;
+    }
+    return false;
+}
+
+static size_t epoch(lar_slice t, size_t i, lar_clock_span *span) {
+    size_t n = 0;
+    while (i + n < t.len && n < DIGITS_RUN_MAX && t.ptr[i + n] >= '0' && t.ptr[i + n] <= '9') n++;
+    if ((n != 10 && n != 13 && n != 16) || !epoch_key(t, i)) return 0;
+    int64_t v;
+    (void)digits(t, i, (int)n, &v);
+    int64_t ms = n == 10 ? v * 1000 : n == 13 ? v : v / 1000;
+    if (ms < 1000000000000 || ms > 32503680000000) return 0;
+    size_t e = i + n;
+    if (e + 1 < t.len && t.ptr[e] == '.' && t.ptr[e + 1] >= '0' && t.ptr[e + 1] <= '9') {
+        e++;
+        while (e < t.len && t.ptr[e] >= '0' && t.ptr[e] <= '9') e++;
+    }
+    span->class_id = LAR_CLOCK_EPOCH;
+    span->stamp = (lar_clock_stamp){.epoch_ms = ms};
+    return e;
+}
+
+/* Part of a longer word: a model's name, a version, a path, a phone number. */
+static bool glued_left(lar_slice t, size_t i) {
+    if (i == 0) return false;
+    char c = t.ptr[i - 1];
+    if (is_alnum(c) || c == '_' || c == '/' || c == '\\' || c == '@' || c == '+' || c == '%' || c == '#') return true;
+    return (c == '-' || c == '.' || c == ':') && i >= 2 && (is_alnum(t.ptr[i - 2]) && (c != ':' || !is_letter(t.ptr[i - 2])));
+}
+static bool glued_right(lar_slice t, size_t e) {
+    if (e >= t.len) return false;
+    char c = t.ptr[e];
+    if (is_alnum(c) || c == '_' || c == '%') return true;
+    return (c == '-' || c == '.' || c == ':' || c == '/') && e + 1 < t.len && is_alnum(t.ptr[e + 1]);
+}
+
+/* Tries all forms that hold the number at i; returns the span's end, 0 if there is none. */
+static size_t try_number(lar_slice t, size_t i, size_t floor, lar_clock_span *span) {
+    size_t starts[2] = {lar_clock_look_back(t, i), i};
+    for (int k = 0; k < 2; k++) {
+        size_t start = starts[k];
+        if (start < floor || (k == 1 && start == starts[0]) || glued_left(t, start)) continue;
+        span->start = (uint32_t)start;
+        size_t e = date_then_time(t, start, span);
+        if (!e) e = time_then_date(t, start, span);
+        if (!e && start == i) e = basic_iso(t, i, span);
+        if (!e && start == i) e = epoch(t, i, span);
+        if (e && !glued_right(t, e)) return e;
+    }
+    return 0;
+}
+
+/* -- label ---------------------------------------------------------------------------------------- */
+
+/* The label in lower case, so that words can be looked for. */
+typedef struct low_text {
+    char bytes[LABEL_MAX + 36];
+    size_t len;
+} low_text;
+
+static size_t find(const low_text *l, const char *word) {
+    size_t n = strlen(word);
+    for (size_t i = 0; i + n <= l->len; i++) {
+        if (memcmp(l->bytes + i, word, n) == 0) return i;
+    }
+    return SIZE_MAX;
+}
+
+/* Where the first word that speaks of the present begins; SIZE_MAX if there is none. */
+static size_t key_word_at(const low_text *l) {
+    static const char *const anywhere[] = {"current", "today", "time is", "date is", "date and time", "当前", "當前", "现在", "現在",
+                                           "目前",    "今天",  "今日",    "此刻",    "时间",          "時間", "日期", "时刻"};
+    static const char *const last[] = {"time", "date", "datetime", "timestamp", "now", "clock", "ts"};
+    size_t best = SIZE_MAX;
+    for (size_t k = 0; k < sizeof anywhere / sizeof *anywhere; k++) {
+        size_t at = find(l, anywhere[k]);
+        if (at < best) best = at;
+    }
+    size_t now = find(l, "now");
+    if (now < best && (now == 0 || !is_alnum(l->bytes[now - 1])) && (now + 3 == l->len || !is_alnum(l->bytes[now + 3]))) best = now;
+    size_t e = l->len;
+    while (e > 0 && !is_alnum(l->bytes[e - 1]) && (unsigned char)l->bytes[e - 1] < 0x80) e--;
+    for (size_t k = 0; k < sizeof last / sizeof *last; k++) {
+        size_t n = strlen(last[k]);
+        if (e < n || memcmp(l->bytes + e - n, last[k], n) != 0) continue;
+        if ((e == n || !is_letter(l->bytes[e - n - 1])) && e - n < best) best = e - n;
+    }
+    return best;
+}
+
+static bool speaks_of_example(const low_text *l) {
+    static const char *const words[] = {"e.g", "example", "such as", "format", "cutoff", "cut-off", "sample", "strftime",
+                                        "例如", "比如",    "格式",    "示例",   "截止",   "样例"};
+    for (size_t k = 0; k < sizeof words / sizeof *words; k++) {
+        if (find(l, words[k]) != SIZE_MAX) return true;
+    }
+    return false;
+}
+
+/* The last sentence end in [b, e): the offset behind it and its blanks; b if there is none. */
+static size_t sentence_start(lar_slice t, size_t b, size_t e) {
+    static const char *const wide[] = {"。", "！", "？", "；"};
+    size_t at = b;
+    for (size_t i = b; i < e; i++) {
+        char c = t.ptr[i];
+        if ((c == '.' || c == '!' || c == '?' || c == ';') && i + 1 < e && t.ptr[i + 1] == ' ') {
+            bool eg = c == '.' && i >= 2 && (t.ptr[i - 1] == 'g' || t.ptr[i - 1] == 'e') && t.ptr[i - 2] == '.';
+            if (!eg) at = i + 2;
+            continue;
+        }
+        for (size_t w = 0; w < 4; w++) {
+            if ((unsigned char)c >= 0x80 && at_text(t, i, wide[w]) && i + 3 <= e) at = i + 3;
+        }
+    }
+    while (at < e && t.ptr[at] == ' ') at++;
+    return at;
+}
+
+static void read_label(lar_slice t, lar_clock_span *s, size_t floor) {
+    size_t b = s->start, most = s->start > LABEL_MAX + 32 ? s->start - (LABEL_MAX + 32) : 0;
+    if (most < floor) most = floor;
+    while (b > most && t.ptr[b - 1] != '\n' && t.ptr[b - 1] != '\r') b--;
+    while (b < s->start && ((unsigned char)t.ptr[b] & 0xC0) == 0x80) b++; /* not inside a character */
+    b = sentence_start(t, b, s->start);
+    low_text low = {.len = s->start - b};
+    for (size_t i = 0; i < low.len; i++) {
+        char c = t.ptr[b + i];
+        low.bytes[i] = c >= 'A' && c <= 'Z' ? (char)(c + 32) : c;
+    }
+    s->example = speaks_of_example(&low) || (s->start > 0 && t.ptr[s->start - 1] == '`');
+    size_t key = key_word_at(&low);
+    s->key_word = key != SIZE_MAX;
+    if (s->key_word) b += key;
+    if (s->start - b > LABEL_MAX) b = s->start - LABEL_MAX;
+    while (b < s->start && ((unsigned char)t.ptr[b] & 0xC0) == 0x80) b++;
+    s->label_start = (uint32_t)b;
+    s->label_end = s->start;
+}
+
+/* Whether `upto` lies inside a ``` fence; *at and *inside carry the state from call to call. */
+static bool in_fence(lar_slice t, size_t upto, size_t *at, bool *inside) {
+    while (*at < upto) {
+        const char *p = memchr(t.ptr + *at, '`', upto - *at);
+        if (!p) break;
+        size_t i = (size_t)(p - t.ptr);
+        *at = i + 1;
+        if (!at_text(t, i, "```")) continue;
+        *at = i + 3;
+        size_t b = i;
+        while (b > 0 && (t.ptr[b - 1] == ' ' || t.ptr[b - 1] == '\t')) b--;
+        if (b == 0 || t.ptr[b - 1] == '\n' || t.ptr[b - 1] == '\r') *inside = !*inside;
+    }
+    if (*at < upto) *at = upto;
+    return *inside;
+}
+
+uint32_t lar_clock_scan(lar_slice t, lar_clock_span *spans, uint32_t room) {
+    uint32_t n = 0;
+    size_t i = 0, floor = 0, fence_at = 0;
+    bool inside = false;
+    int d;
+    while (i < t.len && n < room) {
+        unsigned char c = (unsigned char)t.ptr[i];
+        if ((c < '0' || c > '9') && c != 0xEF) {
+            i++;
+            continue;
+        }
+        size_t step = lar_clock_digit(t, i, &d);
+        if (step == 0) {
+            i++;
+            continue;
+        }
+        lar_clock_span *s = &spans[n];
+        *s = (lar_clock_span){0};
+        size_t e = try_number(t, i, floor, s);
+        if (e) {
+            s->end = (uint32_t)e;
+            read_label(t, s, floor);
+            if (in_fence(t, s->start, &fence_at, &inside)) s->example = true;
+            if (s->class_id != LAR_CLOCK_TIME || s->key_word) n++;
+            i = floor = e;
+            continue;
+        }
+        while ((step = lar_clock_digit(t, i, &d)) != 0) i += step;
+    }
+    return n;
+}
+
+lar_hash lar_clock_slot(lar_slice text, const lar_clock_span *span) {
+    char out[LABEL_MAX + 2];
+    size_t k = 0;
+    out[k++] = (char)span->class_id;
+    for (size_t i = span->label_start; i < span->label_end && k < sizeof out; i++) {
+        char c = text.ptr[i];
+        if (c >= 'A' && c <= 'Z') c = (char)(c + 32);
+        bool mark = c == ' ' || c == '\t' || c == '*' || c == '"' || c == '<' || c == '>' || c == '_' || c == '-' || c == ':' || c == '=';
+        if (mark) c = ' ';
+        if (c >= '0' && c <= '9') c = '0';
+        if ((c == ' ' || c == '0') && k > 1 && out[k - 1] == c) continue;
+        if (c == ' ' && k == 1) continue;
+        out[k++] = c;
+    }
+    while (k > 1 && out[k - 1] == ' ') k--;
+    return lar_hash_of(lar_slice_of(out, k));
+}
