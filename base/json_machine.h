@@ -37,7 +37,7 @@ MACHINE bool escapes_are_good(chunk c, uint64_t escaped, uint64_t inside, uint64
 }
 
 /* p is behind the opening quote. Returns the closing quote, or NULL if anything is wrong. */
-MACHINE const unsigned char *scan_string(const unsigned char *p, const unsigned char *end, uint8_t *flags) {
+static MACHINE_TARGET __attribute__((noinline)) const unsigned char *scan_long(const unsigned char *p, const unsigned char *end, uint8_t *flags) {
     uint64_t escape_carry = 0, hex_carry = 0, high_carry = 0;
     utf8_state utf8 = utf8_start();
     for (; p < end; p += 64) {
@@ -64,6 +64,16 @@ MACHINE const unsigned char *scan_string(const unsigned char *p, const unsigned 
         high_carry = m.high >> 61; /* a sequence may reach into the next chunk */
     }
     return NULL;
+}
+
+/* Names and short values end in their first chunk, with nothing in them that needs a second look. */
+MACHINE const unsigned char *scan_string(const unsigned char *p, const unsigned char *end, uint8_t *flags) {
+    if (p < end) {
+        marks m = chunk_marks(chunk_load(p, (size_t)(end - p)));
+        uint64_t inside = m.quote ^ (m.quote - 1);
+        if (m.quote && !((m.backslash | m.control | m.high) & inside)) return p + __builtin_ctzll(m.quote);
+    }
+    return scan_long(p, end, flags);
 }
 
 MACHINE const unsigned char *skip_blanks(const unsigned char *p, const unsigned char *end) {
