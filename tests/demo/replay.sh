@@ -1,0 +1,117 @@
+#!/bin/bash
+# replay.sh KIND: recorded conversations through larder, against the demo upstream's cache rules.
+#
+# For every rule, plain and streamed: what the upstream served from its cache through larder must be at least
+# 0.95 of what it serves to a clean client without larder; no answer and no message may change on the way; and
+# clean bodies must reach the upstream byte for byte. The same traffic without larder must do worse than that,
+# or the test would show nothing.
+# Environment: LARDER, DEMO, PLAYER (programs), CORPUS (folder of conversations).
+set -euo pipefail
+
+kind=$1
+player_options=()
+if [ "$kind" = clock_fixed ]; then
+  kind=clock
+  player_options=(--clock-start 2031-04-09T15:15:42)
+fi
+: "${LARDER:?} ${DEMO:?} ${PLAYER:?} ${CORPUS:?}"
+work=$(mktemp -d)
+upstream_pid='' larder_pid=''
+
+cleanup() {
+  local pid
+  for pid in $larder_pid $upstream_pid; do kill -9 "$pid" 2>/dev/null || true; done
+  rm -rf "$work"
+}
+trap cleanup EXIT
+
+# wait_for FILE PATTERN PID: the address behind the pattern, once the program has printed it.
+wait_for() {
+  local found
+  for _ in $(seq 400); do
+    found=$(sed -n "s/.*$2\(127\.0\.0\.1:[0-9]*\).*/\1/p" "$1" | head -1)
+    if [ -n "$found" ]; then echo "$found"; return 0; fi
+    kill -0 "$3" 2>/dev/null || break
+    sleep 0.05
+  done
+  echo "no address in $1:" >&2
+  tail -20 "$1" >&2
+  return 1
+}
+
+# stop PID: SIGTERM, a bounded wait, and its exit status.
+stop() {
+  local status=0
+  kill -TERM "$1"
+  for _ in $(seq 400); do
+    kill -0 "$1" 2>/dev/null || break
+    sleep 0.05
+  done
+  if kill -0 "$1" 2>/dev/null; then
+    echo "process did not end within 20 s of SIGTERM" >&2
+    return 1
+  fi
+  wait "$1" || status=$?
+  return $status
+}
+
+start_larder() {
+  rm -rf "$work/store"
+  : >"$work/larder.log"
+  "$LARDER" serve --listen 127.0.0.1:0 --admin-listen off --upstream "$control" --store "$work/store" \
+    >"$work/larder.out" 2>"$work/larder.log" &
+  larder_pid=$!
+  larder_at=$(wait_for "$work/larder.log" 'event=listening.* address=' $larder_pid)
+}
+
+stop_larder() {
+  local pid=$larder_pid
+  if stop "$pid"; then larder_pid=''; return 0; fi
+  larder_pid=''
+  echo "larder did not end well:" >&2
+  tail -40 "$work/larder.log" >&2
+  return 1
+}
+
+# play URL KIND [option...]: sets `hit`; a fault or an answer without usage ends the test.
+play() {
+  local url=$1 of=$2 sums
+  shift 2
+  if ! sums=$(timeout 300 "$PLAYER" --url "$url/v1" --control "$control" --reset --check-bodies --kind "$of" "$@" "$CORPUS"/*.jsonl); then
+    echo "FAILED: $kind, rule $rule, options: $*: $sums"
+    [ -s "$work/larder.log" ] && tail -20 "$work/larder.log"
+    exit 1
+  fi
+  case $sums in *' answers_without_usage=0 '*) ;; *) echo "FAILED: usage missing: $sums"; exit 1 ;; esac
+  hit=${sums#* hit_tokens=}
+  hit=${hit%% *}
+}
+
+for rule in deepseek openai vllm16; do
+  : >"$work/larder.log"
+  "$DEMO" --listen 127.0.0.1:0 --rule $rule >"$work/upstream.log" 2>&1 &
+  upstream_pid=$!
+  control=http://$(wait_for "$work/upstream.log" 'listening on ' $upstream_pid)
+  play "$control" clean
+  clean=$hit
+  play "$control" "$kind" "${player_options[@]}"
+  raw=$hit
+  if [ "$kind" != clean ] && [ $((raw * 100)) -ge $((clean * 90)) ]; then
+    echo "FAILED: $kind does no harm under $rule ($raw of $clean): this test shows nothing"
+    exit 1
+  fi
+  for stream in '' --stream; do
+    start_larder
+    # shellcheck disable=SC2086 # empty or one option
+    play "http://$larder_at" "$kind" $stream "${player_options[@]}"
+    stop_larder
+    printf '%-11s %-9s %-8s hit tokens: clean %7d, as it comes %7d, through larder %7d\n' \
+      "$1" $rule "${stream:-plain}" "$clean" "$raw" "$hit"
+    if [ $((hit * 100)) -lt $((clean * 95)) ] || { [ "$kind" = clean ] && [ "$hit" -ne "$clean" ]; }; then
+      echo "FAILED: too few hits through larder"
+      exit 1
+    fi
+  done
+  stop $upstream_pid
+  upstream_pid=''
+done
