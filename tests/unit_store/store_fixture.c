@@ -1,0 +1,127 @@
+/* Folder, options and records for the store's tests. */
+#include "store_fixture.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+int fixture_setup(void **state) {
+    fixture *f = calloc(1, sizeof *f);
+    assert_non_null(f);
+    (void)snprintf(f->dir, sizeof f->dir, "/tmp/larder-store-XXXXXX");
+    assert_non_null(mkdtemp(f->dir));
+    f->metrics = lar_metrics_new();
+    f->o = (lar_store_options){.dir = f->dir, .metrics = f->metrics, .commit_ms = 2, .sync_ms = 50};
+    *state = f;
+    return 0;
+}
+
+void fixture_wipe(const fixture *f) {
+    DIR *d = opendir(f->dir);
+    if (!d) return;
+    for (struct dirent *e = readdir(d); e; e = readdir(d)) {
+        char path[512];
+        if (e->d_name[0] == '.') continue;
+        (void)snprintf(path, sizeof path, "%s/%s", f->dir, e->d_name);
+        (void)unlink(path);
+    }
+    (void)closedir(d);
+}
+
+int fixture_teardown(void **state) {
+    fixture *f = *state;
+    lar_store_close(f->store);
+    fixture_wipe(f);
+    (void)rmdir(f->dir);
+    lar_metrics_free(f->metrics);
+    free(f);
+    return 0;
+}
+
+lar_error fixture_try_open(fixture *f, lar_diag *d) {
+    *d = (lar_diag){0};
+    f->store = NULL;
+    return lar_store_open(&f->o, &f->store, d);
+}
+
+void fixture_open(fixture *f) {
+    lar_diag d;
+    lar_error e = fixture_try_open(f, &d);
+    if (e) fail_msg("open: %s: %s", lar_error_name(e), d.text);
+}
+
+void fixture_close(fixture *f) {
+    lar_store_close(f->store);
+    f->store = NULL;
+}
+
+void fixture_path(const fixture *f, const char *file, char out[128]) { (void)snprintf(out, 128, "%s/%s", f->dir, file); }
+
+lar_journal_record record_of(uint64_t n) {
+    int64_t i = (int64_t)n;
+    lar_journal_record r = {
+        .time_ms = 1796000000000 + i * 7, .tenant = n * 31 + 1, .status = (uint16_t)(200 + n % 300),
+        .ending = (uint8_t)(n % LAR_END_COUNT), .spelling = (uint8_t)(n % LAR_SPELLING_COUNT),
+        .error = (uint16_t)(n % 5 ? LAR_OK : LAR_UPSTREAM_TIMEOUT), .flags = (uint16_t)(n % 32),
+        .ttft_us = i * 11, .total_us = i * 13 + 5,
+        .tokens = {i + 100, i + 60, 40, 0, i + 7, LAR_TOKENS_UNKNOWN},
+        .raw = {i + 100, i + 61, LAR_TOKENS_UNKNOWN, 0, i + 7, LAR_TOKENS_UNKNOWN},
+        .request_bytes = n + 1000, .sent_bytes = n + 900, .response_bytes = n + 50,
+        .prefix_known_bytes = n + 3, .prefix_hash = n * 0x9E3779B97F4A7C15u, .rules_fired = n & 3, .rules_seen = n & 7,
+        .turn = (uint32_t)(n % 20), .edits = (uint32_t)(n & 3),
+    };
+    (void)snprintf(r.route, sizeof r.route, "route-%d", (int)(n % 2));
+    (void)snprintf(r.upstream, sizeof r.upstream, "upstream-%d", (int)(n % 3));
+    (void)snprintf(r.model, sizeof r.model, "model-%d", (int)(n % 4));
+    return r;
+}
+
+bool records_equal(const lar_journal_record *a, const lar_journal_record *b) {
+    return a->time_ms == b->time_ms && a->tenant == b->tenant && !strcmp(a->route, b->route) && !strcmp(a->upstream, b->upstream)
+        && !strcmp(a->model, b->model) && a->status == b->status && a->ending == b->ending && a->spelling == b->spelling
+        && a->error == b->error && a->flags == b->flags && a->ttft_us == b->ttft_us && a->total_us == b->total_us
+        && !memcmp(&a->tokens, &b->tokens, sizeof a->tokens) && !memcmp(&a->raw, &b->raw, sizeof a->raw)
+        && a->request_bytes == b->request_bytes && a->sent_bytes == b->sent_bytes && a->response_bytes == b->response_bytes
+        && a->prefix_known_bytes == b->prefix_known_bytes && a->prefix_hash == b->prefix_hash && a->rules_fired == b->rules_fired
+        && a->rules_seen == b->rules_seen && a->turn == b->turn && a->edits == b->edits;
+}
+
+lar_hash key_of(uint64_t n) { return lar_hash_of(lar_slice_of((const char *)&n, sizeof n)); }
+
+static bool collect(void *ctx, uint64_t seq, const lar_journal_record *r) {
+    collected *c = ctx;
+    if (c->count == c->cap) {
+        c->cap = c->cap ? c->cap * 2 : 256;
+        c->records = realloc(c->records, c->cap * sizeof *c->records);
+        c->seqs = realloc(c->seqs, c->cap * sizeof *c->seqs);
+        assert_true(c->records && c->seqs);
+    }
+    c->records[c->count] = *r;
+    c->seqs[c->count++] = seq;
+    return true;
+}
+
+collected fixture_scan(fixture *f, const lar_journal_filter *filter, uint64_t *damaged) {
+    static const lar_journal_filter all = {0};
+    collected c = {0};
+    assert_int_equal(lar_store_scan(f->store, filter ? filter : &all, 0, collect, &c, damaged), LAR_OK);
+    return c;
+}
+
+void collected_release(collected *c) {
+    free(c->records);
+    free(c->seqs);
+}
+
+bool memory_get(fixture *f, uint64_t key, char *out, size_t cap) {
+    lar_hash k = key_of(key);
+    lar_buf b;
+    lar_buf_init(&b, cap - 1);
+    lar_error e = lar_store_memory_get(f->store, &k, &b);
+    if (!e) memcpy(out, b.ptr, b.len);
+    out[e ? 0 : b.len] = 0;
+    lar_buf_release(&b);
+    return !e;
+}
