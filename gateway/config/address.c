@@ -2,8 +2,8 @@
  * Called by the configuration loader; any thread; never blocks: no name is looked up here.
  * Stricter than RFC 3986 where readers differ (numeric hosts like 127.1, dot segments, empty ports), since what is
  * checked here and what is connected to must be the same thing.
- * Invariants: 1. a parsed host is an IP literal, or a name of letters, digits, '-' and '_' that no resolver takes for an
- * address. 2. no message repeats the text: a URL may hold a password or a key. Memory: the caller's arena. */
+ * Invariants: 1. a parsed host is an IP literal, or a name of letters, digits, '-' and '_' that no resolver takes for
+ * an address. 2. no message repeats the text: a URL may hold a password or a key. Memory: the caller's arena. */
 #include <arpa/inet.h>
 
 #include "gateway/config/config.h"
@@ -48,12 +48,16 @@ static lar_slice lower(lar_arena *arena, lar_slice s) {
 }
 
 static lar_error check_label(lar_slice label, lar_diag *d) {
-    if (label.len == 0) return lar_fail(LAR_INVALID, d, "the host name has an empty part (two dots, or a dot at an end)");
-    if (label.len > LABEL_BYTES_MAX) return lar_fail(LAR_INVALID, d, "a part of the host name is over %d characters", LABEL_BYTES_MAX);
+    if (label.len == 0)
+        return lar_fail(LAR_INVALID, d, "the host name has an empty part (two dots, or a dot at an end)");
+    if (label.len > LABEL_BYTES_MAX)
+        return lar_fail(LAR_INVALID, d, "a part of the host name is over %d characters", LABEL_BYTES_MAX);
     for (size_t i = 0; i < label.len; i++) {
         char c = label.ptr[i];
         if (!is_letter(c) && !is_digit(c) && c != '-' && c != '_')
-            return lar_fail(LAR_INVALID, d, "the host name holds a character that is not allowed (international names go in their xn-- form)");
+            return lar_fail(
+                LAR_INVALID, d,
+                "the host name holds a character that is not allowed (international names go in their xn-- form)");
     }
     return LAR_OK;
 }
@@ -63,7 +67,8 @@ static lar_error check_host(lar_slice host, bool *ip, lar_diag *d) {
     *ip = is_ip(host, AF_INET);
     if (*ip) return LAR_OK;
     if (host.len == 0) return lar_fail(LAR_INVALID, d, "the host is missing");
-    if (host.len > HOST_BYTES_MAX) return lar_fail(LAR_INVALID, d, "the host name is over %d characters", HOST_BYTES_MAX);
+    if (host.len > HOST_BYTES_MAX)
+        return lar_fail(LAR_INVALID, d, "the host name is over %d characters", HOST_BYTES_MAX);
     lar_slice rest = host, label = host;
     for (bool more = true; more;) {
         size_t dot = find(rest, '.');
@@ -93,7 +98,8 @@ static lar_error split_authority(lar_slice text, host_port *out, lar_diag *d) {
         if (end == text.len) return lar_fail(LAR_INVALID, d, "the ] of the IPv6 address is missing");
         out->host = lar_slice_of(text.ptr + 1, end - 1);
         out->brackets = true;
-        if (!is_ip(out->host, AF_INET6)) return lar_fail(LAR_INVALID, d, "what stands between [ and ] is no IPv6 address (zones are not supported)");
+        if (!is_ip(out->host, AF_INET6))
+            return lar_fail(LAR_INVALID, d, "what stands between [ and ] is no IPv6 address (zones are not supported)");
         text = from(text, end + 1);
         if (text.len == 0) return LAR_OK;
         if (text.ptr[0] != ':') return lar_fail(LAR_INVALID, d, "only a colon and the port may stand behind ]");
@@ -104,30 +110,32 @@ static lar_error split_authority(lar_slice text, host_port *out, lar_diag *d) {
     if (colon == text.len) return LAR_OK;
     out->host = lar_slice_of(text.ptr, colon);
     out->port = from(text, colon + 1);
-    if (find(out->port, ':') < out->port.len) return lar_fail(LAR_INVALID, d, "an IPv6 address goes in brackets, as in [::1]:8080");
+    if (find(out->port, ':') < out->port.len)
+        return lar_fail(LAR_INVALID, d, "an IPv6 address goes in brackets, as in [::1]:8080");
     return LAR_OK;
 }
 
 static lar_error take_scheme(lar_slice *text, bool *tls, lar_diag *d) {
     static const char missing[] = "must begin with https:// or http://";
     size_t colon = find(*text, ':');
-    if (text->len < colon + 3 || memcmp(text->ptr + colon, "://", 3) != 0) return lar_fail(LAR_INVALID, d, "%s", missing);
+    if (text->len < colon + 3 || memcmp(text->ptr + colon, "://", 3) != 0)
+        return lar_fail(LAR_INVALID, d, "%s", missing);
     lar_slice scheme = lar_slice_of(text->ptr, colon);
     *tls = lar_slice_ieq(scheme, LAR_SLICE("https"));
-    if (!*tls && !lar_slice_ieq(scheme, LAR_SLICE("http"))) return lar_fail(LAR_INVALID, d, "%s; other schemes are not spoken", missing);
+    if (!*tls && !lar_slice_ieq(scheme, LAR_SLICE("http")))
+        return lar_fail(LAR_INVALID, d, "%s; other schemes are not spoken", missing);
     *text = from(*text, colon + 3);
     return LAR_OK;
 }
 
-static bool is_path_char(char c) {
-    return is_letter(c) || is_digit(c) || (c && strchr("/-._~!$&'()*+,;=:@%", c));
-}
+static bool is_path_char(char c) { return is_letter(c) || is_digit(c) || (c && strchr("/-._~!$&'()*+,;=:@%", c)); }
 
 static bool is_dots(lar_slice segment) { return lar_slice_eq_cstr(segment, ".") || lar_slice_eq_cstr(segment, ".."); }
 
 static lar_error check_path(lar_slice path, lar_diag *d) {
     for (size_t i = 0; i < path.len; i++) {
-        if (!is_path_char(path.ptr[i])) return lar_fail(LAR_INVALID, d, "the path holds a character that is not allowed");
+        if (!is_path_char(path.ptr[i]))
+            return lar_fail(LAR_INVALID, d, "the path holds a character that is not allowed");
         if (path.ptr[i] != '%') continue;
         if (path.len - i < 3 || !is_hex(path.ptr[i + 1]) || !is_hex(path.ptr[i + 2]))
             return lar_fail(LAR_INVALID, d, "a %% in the path is not followed by two hex digits");
@@ -136,7 +144,8 @@ static lar_error check_path(lar_slice path, lar_diag *d) {
         rest = from(rest, 1); /* the slash */
         size_t end = find(rest, '/');
         lar_slice segment = lar_slice_of(rest.ptr, end);
-        if (segment.len == 0 || is_dots(segment)) return lar_fail(LAR_INVALID, d, "the path holds // or a . or .. segment");
+        if (segment.len == 0 || is_dots(segment))
+            return lar_fail(LAR_INVALID, d, "the path holds // or a . or .. segment");
         rest = from(rest, end);
     }
     return LAR_OK;
@@ -144,7 +153,8 @@ static lar_error check_path(lar_slice path, lar_diag *d) {
 
 /* People paste the address of an endpoint; joined with a request's path it would hit nothing. */
 static lar_error refuse_endpoint(lar_slice path, lar_diag *d) {
-    static const char *const endpoints[] = {"/chat/completions", "/completions", "/responses", "/messages", "/embeddings", "/models"};
+    static const char *const endpoints[] = {"/chat/completions", "/completions", "/responses",
+                                            "/messages",         "/embeddings",  "/models"};
     for (size_t i = 0; i < sizeof endpoints / sizeof *endpoints; i++) {
         lar_slice end = lar_slice_cstr(endpoints[i]);
         if (path.len >= end.len && lar_slice_eq(from(path, path.len - end.len), end))
@@ -173,12 +183,14 @@ lar_error lar_url_parse(lar_slice text, lar_arena *arena, lar_url *out, lar_diag
     if (text.len > URL_BYTES_MAX) return lar_fail(LAR_INVALID, d, "is longer than %d bytes", URL_BYTES_MAX);
     lar_error e = take_scheme(&text, &out->tls, d);
     if (e) return e;
-    if (find(text, '?') < text.len) return lar_fail(LAR_INVALID, d, "must not have a query (?...); keys go into key_env or key_file");
+    if (find(text, '?') < text.len)
+        return lar_fail(LAR_INVALID, d, "must not have a query (?...); keys go into key_env or key_file");
     if (find(text, '#') < text.len) return lar_fail(LAR_INVALID, d, "must not have a fragment (#...)");
     if (find(text, '\\') < text.len) return lar_fail(LAR_INVALID, d, "must not hold a backslash");
     size_t slash = find(text, '/');
     lar_slice authority = lar_slice_of(text.ptr, slash), path = from(text, slash);
-    if (find(authority, '@') < authority.len) return lar_fail(LAR_INVALID, d, "must not hold a user or password; keys go into key_env or key_file");
+    if (find(authority, '@') < authority.len)
+        return lar_fail(LAR_INVALID, d, "must not hold a user or password; keys go into key_env or key_file");
     host_port hp;
     e = split_authority(authority, &hp, d);
     if (e) return e;
@@ -201,7 +213,9 @@ lar_error lar_listen_parse(lar_slice text, lar_arena *arena, lar_listen_config *
     if (e) return e;
     if (lar_slice_ieq(hp.host, LAR_SLICE("localhost"))) hp.host = LAR_SLICE("127.0.0.1");
     if (!hp.brackets && !is_ip(hp.host, AF_INET))
-        return lar_fail(LAR_INVALID, d, "must be an address and a port, as in 127.0.0.1:8080, 0.0.0.0:8080 (all IPv4) or [::]:8080 (all)");
+        return lar_fail(
+            LAR_INVALID, d,
+            "must be an address and a port, as in 127.0.0.1:8080, 0.0.0.0:8080 (all IPv4) or [::]:8080 (all)");
     if (!hp.port.ptr) return lar_fail(LAR_INVALID, d, "the port is missing, as in 127.0.0.1:8080");
     e = parse_port(hp.port, 0, &out->port, d);
     if (e) return e;

@@ -16,50 +16,57 @@
 #include "policies/canon.h"
 
 /* What is known of a provider: decides usage rule, default paths and whether larder may ask for stream usage. */
-typedef enum lar_profile { LAR_PROFILE_GENERIC, LAR_PROFILE_DEEPSEEK, LAR_PROFILE_OPENAI, LAR_PROFILE_ANTHROPIC, LAR_PROFILE_VLLM, LAR_PROFILE_COUNT } lar_profile;
+typedef enum lar_profile {
+    LAR_PROFILE_GENERIC,
+    LAR_PROFILE_DEEPSEEK,
+    LAR_PROFILE_OPENAI,
+    LAR_PROFILE_ANTHROPIC,
+    LAR_PROFILE_VLLM,
+    LAR_PROFILE_COUNT
+} lar_profile;
 typedef struct lar_profile_row {
     const char *name;
     lar_usage_rule usage_rule;
-    bool inject_usage;   /* add stream_options.include_usage where the client did not */
+    bool inject_usage;      /* add stream_options.include_usage where the client did not */
     const char *auth_field; /* field that carries the upstream key: "authorization" or "x-api-key" */
 } lar_profile_row;
 const lar_profile_row *lar_profile_get(lar_profile p);
 
 typedef struct lar_url {
     bool tls;
-    const char *host;       /* no brackets around an IPv6 literal */
+    const char *host; /* no brackets around an IPv6 literal */
     uint16_t port;
-    const char *path;       /* "" or "/v1" ...: no trailing slash */
-    const char *authority;  /* for Host: host[:port], brackets kept, default port left out */
-    bool host_is_ip;        /* no SNI for literals (RFC 6066 3) */
+    const char *path;      /* "" or "/v1" ...: no trailing slash */
+    const char *authority; /* for Host: host[:port], brackets kept, default port left out */
+    bool host_is_ip;       /* no SNI for literals (RFC 6066 3) */
 } lar_url;
 
 typedef struct lar_upstream_config {
     const char *name;
     lar_url url;
     lar_profile profile;
-    const char *ca_file;            /* "" = the system's */
-    const char *key;                /* credential sent upstream in place of the client's; "" = the client's own goes on */
-    uint32_t connect_timeout_ms;    /* 10 s */
-    uint32_t first_byte_timeout_ms; /* 600 s: until the answer's head */
-    uint32_t first_event_timeout_ms;/* 600 s: from head to first body byte of a stream */
-    uint32_t idle_timeout_ms;       /* 300 s between bytes of an answer */
-    uint32_t total_timeout_ms;      /* 0 = none */
-    uint32_t pool_idle_ms;          /* 30 s a connection may wait for reuse, less if the upstream says so */
-    uint32_t pool_connections_max;  /* 64 idle connections kept, each loop */
-    uint32_t connections_max;       /* 1024 at once, each loop; over it requests wait */
-    uint32_t queue_max;             /* 1024 waiting requests, each loop; over it 503 */
-    uint32_t dns_ttl_ms;            /* 30 s */
-    int inject_usage;               /* -1 = as the profile says, 0, 1 */
+    const char *ca_file;         /* "" = the system's */
+    const char *key;             /* credential sent upstream in place of the client's; "" = the client's own goes on */
+    uint32_t connect_timeout_ms; /* 10 s */
+    uint32_t first_byte_timeout_ms;  /* 600 s: until the answer's head */
+    uint32_t first_event_timeout_ms; /* 600 s: from head to first body byte of a stream */
+    uint32_t idle_timeout_ms;        /* 300 s between bytes of an answer */
+    uint32_t total_timeout_ms;       /* 0 = none */
+    uint32_t pool_idle_ms;           /* 30 s a connection may wait for reuse, less if the upstream says so */
+    uint32_t pool_connections_max;   /* 64 idle connections kept, each loop */
+    uint32_t connections_max;        /* 1024 at once, each loop; over it requests wait */
+    uint32_t queue_max;              /* 1024 waiting requests, each loop; over it 503 */
+    uint32_t dns_ttl_ms;             /* 30 s */
+    int inject_usage;                /* -1 = as the profile says, 0, 1 */
 } lar_upstream_config;
 
 /* First matching route wins; without routes everything goes to the first upstream. */
 typedef struct lar_route_config {
-    const char *prefix;      /* "" = any; "/team-a" is cut off before the path goes on */
-    const char *model;       /* pattern with '*', "" = any */
+    const char *prefix;                     /* "" = any; "/team-a" is cut off before the path goes on */
+    const char *model;                      /* pattern with '*', "" = any */
     const char *header_name, *header_value; /* "" = any */
-    uint32_t upstream;       /* index */
-    bool pass_through;       /* paths that are no known endpoint are allowed under this prefix */
+    uint32_t upstream;                      /* index */
+    bool pass_through;                      /* paths that are no known endpoint are allowed under this prefix */
 } lar_route_config;
 
 /* A client key of larder's own. Only its digest is kept. */
@@ -83,7 +90,7 @@ typedef struct lar_config_flag {
 } lar_config_flag;
 
 typedef struct lar_config {
-    lar_arena arena; /* holds all text */
+    lar_arena arena;         /* holds all text */
     const char *source_file; /* NULL = none */
     lar_config_flag *source_flags;
     uint32_t source_flag_count;
@@ -122,9 +129,9 @@ void lar_config_free(lar_config *c);
  * (Listeners are no such option; compare them apart.) */
 uint32_t lar_config_restart_names(const lar_config *now, const lar_config *next, lar_buf *out);
 
-/* The URL of an upstream. `path` keeps what was written but for trailing slashes: whoever joins it with a request's path
- * must make /v1 stand there once, whether the URL had it or not. INVALID with the reason in `d`, which never repeats the
- * text; NO_MEMORY. */
+/* The URL of an upstream. `path` keeps what was written but for trailing slashes: whoever joins it with a request's
+ * path must make /v1 stand there once, whether the URL had it or not. INVALID with the reason in `d`, which never
+ * repeats the text; NO_MEMORY. */
 LAR_MUST_USE lar_error lar_url_parse(lar_slice text, lar_arena *arena, lar_url *out, lar_diag *d);
 /* "127.0.0.1:8080", "[::1]:8080", "localhost:8080"; port 0 takes a free one. INVALID, NO_MEMORY likewise. */
 LAR_MUST_USE lar_error lar_listen_parse(lar_slice text, lar_arena *arena, lar_listen_config *out, lar_diag *d);

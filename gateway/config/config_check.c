@@ -16,11 +16,14 @@ static const char *origin_of(const lar_loader *l, const char *path) {
     return origin ? origin : path;
 }
 
-static lar_error fail_row(lar_loader *l, const char *path, const char *why) { return lar_loader_fail_from(l, origin_of(l, path), why); }
+static lar_error fail_row(lar_loader *l, const char *path, const char *why) {
+    return lar_loader_fail_from(l, origin_of(l, path), why);
+}
 
 bool lar_is_field_name(const char *text) {
     for (const char *p = text; *p; p++) {
-        bool ok = (*p >= 'a' && *p <= 'z') || (*p >= 'A' && *p <= 'Z') || (*p >= '0' && *p <= '9') || strchr("!#$%&'*+-.^_`|~", *p);
+        bool ok = (*p >= 'a' && *p <= 'z') || (*p >= 'A' && *p <= 'Z') || (*p >= '0' && *p <= '9') ||
+                  strchr("!#$%&'*+-.^_`|~", *p);
         if (!ok) return false;
     }
     return *text != 0;
@@ -49,8 +52,9 @@ static lar_error check_rules_off(lar_loader *l) {
             lar_nearest_offer(&n, lar_slice_cstr(lar_rule_name((lar_rule)i)));
         }
         char why[120];
-        (void)snprintf(why, sizeof why, "unknown rule%s%.*s%s", n.best.ptr ? "; did you mean " : "; `larder rules` lists them",
-                       (int)n.best.len, n.best.ptr ? n.best.ptr : "", n.best.ptr ? "?" : "");
+        (void)snprintf(why, sizeof why, "unknown rule%s%.*s%s",
+                       n.best.ptr ? "; did you mean " : "; `larder rules` lists them", (int)n.best.len,
+                       n.best.ptr ? n.best.ptr : "", n.best.ptr ? "?" : "");
         return fail_row(l, "canon.rules_off", why);
     }
     return LAR_OK;
@@ -67,7 +71,8 @@ static lar_error check_cors(lar_loader *l) {
         if (e == LAR_NO_MEMORY) return lar_fail(e, l->diag, "out of memory for the configuration");
         if (e) return fail_row(l, "cors.origins", why.text);
         if (word.ptr[word.len - 1] == '/' || *url.path)
-            return fail_row(l, "cors.origins", "an origin is a scheme, a host and a port, without a path or a slash at the end");
+            return fail_row(l, "cors.origins",
+                            "an origin is a scheme, a host and a port, without a path or a slash at the end");
     }
     return LAR_OK;
 }
@@ -78,7 +83,8 @@ static lar_error check_hosts(lar_loader *l) {
         for (size_t i = 0; i < word.len; i++) {
             char c = word.ptr[i];
             bool ok = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || strchr("-._:[]", c);
-            if (!ok && !lar_slice_eq_cstr(word, "*")) return fail_row(l, "hosts", "must be host names without scheme and path, or a single '*'");
+            if (!ok && !lar_slice_eq_cstr(word, "*"))
+                return fail_row(l, "hosts", "must be host names without scheme and path, or a single '*'");
         }
     }
     return LAR_OK;
@@ -94,7 +100,9 @@ static lar_error check_admin(lar_loader *l) {
     for (uint32_t i = 0; i < l->config->listen_count; i++) {
         const lar_listen_config *c = &l->config->listens[i];
         if (admin.port && admin.port == c->port && strcmp(admin.host, c->host) == 0)
-            return fail_row(l, "admin.listen", "clients connect to this address already; the admin listener needs one of its own, or 'off'");
+            return fail_row(
+                l, "admin.listen",
+                "clients connect to this address already; the admin listener needs one of its own, or 'off'");
     }
     return LAR_OK;
 }
@@ -134,7 +142,8 @@ lar_error lar_loader_check(lar_loader *l) {
     const lar_config *c = l->config;
     if (c->body_bytes_max > c->buffer_bytes_max)
         return fail_row(l, "limits.body_bytes", "is over limits.buffer_bytes: such a body could never be taken");
-    if (*c->scope_header && !lar_is_field_name(c->scope_header)) return fail_row(l, "canon.scope_header", "is not the name of a header field");
+    if (*c->scope_header && !lar_is_field_name(c->scope_header))
+        return fail_row(l, "canon.scope_header", "is not the name of a header field");
     lar_error e = check_rules_off(l);
     if (!e) e = check_cors(l);
     if (!e) e = check_hosts(l);

@@ -8,10 +8,10 @@
 #include "gateway/config/config_parts.h"
 
 /* Every call below appends; the first error ends the page. */
-#define TRY(call)          \
-    do {                   \
-        lar_error e_ = (call); \
-        if (e_) return e_; \
+#define TRY(call)                                                                                                      \
+    do {                                                                                                               \
+        lar_error e_ = (call);                                                                                         \
+        if (e_) return e_;                                                                                             \
     } while (0)
 
 enum { NUMBER_BYTES = 40, NAME_BYTES = 80 };
@@ -44,8 +44,8 @@ static lar_error add_values(lar_buf *out, const lar_option_row *row, const char 
     if (row->type == LAR_OPTION_BOOL) return lar_buf_printf(out, "true%sfalse", or_sign);
     if (has_range(row)) {
         bool counted = row->type == LAR_OPTION_U32 || row->type == LAR_OPTION_U64;
-        return lar_buf_printf(out, "%s to %s%s%s", number(row, row->min, least), number(row, row->max, most), counted ? " " : "",
-                              counted ? row->unit : "");
+        return lar_buf_printf(out, "%s to %s%s%s", number(row, row->min, least), number(row, row->max, most),
+                              counted ? " " : "", counted ? row->unit : "");
     }
     if (row->type == LAR_OPTION_TEXT) return lar_buf_printf(out, "%s", row->unit);
     for (int i = 0; row->names[i]; i++) TRY(lar_buf_printf(out, "%s%s", i ? or_sign : "", row->names[i]));
@@ -64,8 +64,10 @@ static const char *spelled(const char *path, char sign, bool capitals, char *out
 }
 
 static lar_error help_row(lar_buf *out, const lar_option_row *row) {
-    static const char *const kinds[] = {
-        [LAR_OPTION_U32] = "number", [LAR_OPTION_U64] = "number", [LAR_OPTION_MS] = "duration", [LAR_OPTION_BYTES] = "size"};
+    static const char *const kinds[] = {[LAR_OPTION_U32] = "number",
+                                        [LAR_OPTION_U64] = "number",
+                                        [LAR_OPTION_MS] = "duration",
+                                        [LAR_OPTION_BYTES] = "size"};
     char name[NAME_BYTES];
     TRY(lar_buf_printf(out, "  --%s ", spelled(row->path, '-', false, name)));
     if (has_range(row)) TRY(lar_buf_printf(out, "%s", kinds[row->type]));
@@ -83,12 +85,14 @@ lar_error lar_config_help(lar_buf *out) {
     uint32_t given_count = 0;
     const lar_given_row *given = lar_given_rows(&given_count);
     const lar_option_table *t = lar_option_scalars();
-    TRY(lar_buf_printf(out, "usage: larder serve -c FILE [options]\n       larder serve --upstream URL [options]\n\n"
-                            "Every option takes a value, as --name VALUE or --name=VALUE; given twice, the last one counts.\n"
-                            "Later sources win: defaults, the file, LARDER_* variables, flags.\n"
-                            "Durations need a unit (250ms, 30s, 5m); sizes are bytes or KiB, MiB, GiB.\n\n"
-                            "  -c, --config FILE\n      The configuration file (YAML).\n"));
-    for (uint32_t i = 0; i < given_count; i++) TRY(lar_buf_printf(out, "  --%s %s\n      %s\n", given[i].name, given[i].unit, given[i].help));
+    TRY(lar_buf_printf(
+        out, "usage: larder serve -c FILE [options]\n       larder serve --upstream URL [options]\n\n"
+             "Every option takes a value, as --name VALUE or --name=VALUE; given twice, the last one counts.\n"
+             "Later sources win: defaults, the file, LARDER_* variables, flags.\n"
+             "Durations need a unit (250ms, 30s, 5m); sizes are bytes or KiB, MiB, GiB.\n\n"
+             "  -c, --config FILE\n      The configuration file (YAML).\n"));
+    for (uint32_t i = 0; i < given_count; i++)
+        TRY(lar_buf_printf(out, "  --%s %s\n      %s\n", given[i].name, given[i].unit, given[i].help));
     for (uint32_t i = 0; i < t->count; i++) TRY(help_row(out, &t->rows[i]));
     return LAR_OK;
 }
@@ -105,26 +109,35 @@ static lar_error markdown_row(lar_buf *out, const lar_option_row *row, bool with
 }
 
 static lar_error markdown_list(lar_buf *out, const char *title, const char *text, const lar_option_table *t) {
-    TRY(lar_buf_printf(out, "\n## %s\n\n%s\n\n| name | default | values | meaning |\n|---|---|---|---|\n", title, text));
+    TRY(lar_buf_printf(out, "\n## %s\n\n%s\n\n| name | default | values | meaning |\n|---|---|---|---|\n", title,
+                       text));
     for (uint32_t i = 0; i < t->count; i++) TRY(markdown_row(out, &t->rows[i], false));
     return LAR_OK;
 }
 
 static const char markdown_head[] =
     "# Configuration\n\n"
-    "<!-- Generated from gateway/config/config.def and lists.def by `larder config docs --markdown`; edit those. -->\n\n"
-    "`larder serve -c larder.yaml`. A file with every option is [deploy/larder.example.yaml](../deploy/larder.example.yaml);\n"
+    "<!-- Generated from gateway/config/config.def and lists.def by `larder config docs --markdown`; edit those. "
+    "-->\n\n"
+    "`larder serve -c larder.yaml`. A file with every option is "
+    "[deploy/larder.example.yaml](../deploy/larder.example.yaml);\n"
     "`larder check -c larder.yaml` says whether a file is valid without starting anything.\n\n"
     "**Sources.** Later ones win: defaults, the file, `LARDER_*` environment variables, flags. The variable of\n"
-    "`limits.head_bytes` is `LARDER_LIMITS_HEAD_BYTES`, its flag `--limits-head-bytes`. A flag or a variable that is not\n"
-    "known is an error, as an unknown name in the file is. Variables that begin with `LARDER_TEST_` or `LARDER_BIN`, those\n"
+    "`limits.head_bytes` is `LARDER_LIMITS_HEAD_BYTES`, its flag `--limits-head-bytes`. A flag or a variable that is "
+    "not\n"
+    "known is an error, as an unknown name in the file is. Variables that begin with `LARDER_TEST_` or `LARDER_BIN`, "
+    "those\n"
     "that Kubernetes sets for a service called larder (`LARDER_PORT`, `LARDER_SERVICE_HOST`, ...), and those that the\n"
     "configuration names as holding a key are left alone.\n\n"
-    "**Values.** Durations are a whole number and a unit: `ms`, `s`, `m`, `h`, `d`; only `0` needs none. Sizes are bytes, or a\n"
-    "whole number and `KiB`, `MiB`, `GiB`, `TiB`. Truth is `true`, `yes`, `on`, `false`, `no`, `off`. Options whose values\n"
-    "are a list take `[a, b]` in the file and `\"a b\"` elsewhere. The file is UTF-8 YAML of at most 1 MiB, one document,\n"
+    "**Values.** Durations are a whole number and a unit: `ms`, `s`, `m`, `h`, `d`; only `0` needs none. Sizes are "
+    "bytes, or a\n"
+    "whole number and `KiB`, `MiB`, `GiB`, `TiB`. Truth is `true`, `yes`, `on`, `false`, `no`, `off`. Options whose "
+    "values\n"
+    "are a list take `[a, b]` in the file and `\"a b\"` elsewhere. The file is UTF-8 YAML of at most 1 MiB, one "
+    "document,\n"
     "without anchors, aliases and tags; a name that stands twice is an error.\n\n"
-    "**Secrets** never stand in the file, in a flag or in a URL: they come from an environment variable or a file (one line,\n"
+    "**Secrets** never stand in the file, in a flag or in a URL: they come from an environment variable or a file (one "
+    "line,\n"
     "at most 8 KiB, printable ASCII without blanks). Messages about a configuration never repeat a value.\n\n"
     "**Reload.** On SIGHUP all sources are read again. A configuration with a mistake changes nothing. Options marked\n"
     "*restart* keep their old value until larder is started again; the log says which ones differ.\n\n"
@@ -134,23 +147,27 @@ static const char markdown_head[] =
 
 static const char markdown_lists[] =
     "\n## listen\n\n"
-    "An address or a list of addresses, each with its port: `127.0.0.1:8080` (the default), `0.0.0.0:8080` for all of IPv4,\n"
+    "An address or a list of addresses, each with its port: `127.0.0.1:8080` (the default), `0.0.0.0:8080` for all of "
+    "IPv4,\n"
     "`[::]:8080` for all. Names other than `localhost` are not looked up. Port 0 takes a free one.\n"
     "Variable `LARDER_LISTEN` (separated by blanks), flag `--listen` (may be repeated).\n";
 
 static const char upstream_text[] =
-    "A list; at least one. Without a file, `--upstream URL` (`LARDER_UPSTREAM`) makes one, with `--profile`, `--key-env`,\n"
+    "A list; at least one. Without a file, `--upstream URL` (`LARDER_UPSTREAM`) makes one, with `--profile`, "
+    "`--key-env`,\n"
     "`--key-file` and `--ca-file` beside it (`LARDER_PROFILE`, ...); it takes the place of the file's whole list.\n"
     "A URL may end in `/v1` or not: requests reach the same place either way.\n"
-    "`inject_usage: auto` asks for usage on streams with every profile but anthropic, whose streams always carry it; a server\n"
+    "`inject_usage: auto` asks for usage on streams with every profile but anthropic, whose streams always carry it; a "
+    "server\n"
     "that refuses the field `stream_options` needs `inject_usage: off`, and the usage of its streams is then unknown.";
 
-static const char route_text[] =
-    "A list; the first route whose conditions all hold is taken. Without routes everything goes to the first upstream; with\n"
-    "routes, a request that none of them matches does too.";
+static const char route_text[] = "A list; the first route whose conditions all hold is taken. Without routes "
+                                 "everything goes to the first upstream; with\n"
+                                 "routes, a request that none of them matches does too.";
 
 static const char key_text[] =
-    "A list of larder's own client keys. With at least one, a request without a known key is answered 401. Only the SHA-256\n"
+    "A list of larder's own client keys. With at least one, a request without a known key is answered 401. Only the "
+    "SHA-256\n"
     "of a key is kept in memory. Each entry has `tenant` and exactly one of `env`, `file`, `sha256`.";
 
 static const char markdown_tail[] =
@@ -208,7 +225,8 @@ static lar_error sample_rows(lar_buf *out, const lar_option_table *t, const char
 static const char sample_head[] =
     "# larder's configuration, every option with its default.\n"
     "# Generated from gateway/config/config.def and lists.def by `larder config docs --sample`; edit those.\n"
-    "# A \"#\" with a name right behind it is an option: delete the \"#\" to set it (and the one of its section's name).\n"
+    "# A \"#\" with a name right behind it is an option: delete the \"#\" to set it (and the one of its section's "
+    "name).\n"
     "# `larder check -c FILE` says whether a file is valid. The reference is docs/config.md.\n\n"
     "# Where clients connect: an address, or a list of addresses. Port 0 takes a free one.\n"
     "listen: 127.0.0.1:8080\n\n"
@@ -222,7 +240,8 @@ static const char sample_lists[] =
     "#routes:\n"
     "  #- {prefix: /team-a, model: \"*\", upstream: deepseek, pass_through: false}\n"
     "  #- {header: {name: X-Env, value: test}, upstream: deepseek}\n"
-    "\n# larder's own client keys; with one or more, other requests are answered 401. One of env, file and sha256 each.\n"
+    "\n# larder's own client keys; with one or more, other requests are answered 401. One of env, file and sha256 "
+    "each.\n"
     "#keys:\n"
     "  #- {tenant: team-a, sha256: \"0000000000000000000000000000000000000000000000000000000000000000\"}\n"
     "\n# Model names: what clients write, what goes upstream.\n"

@@ -10,7 +10,9 @@
 
 enum { UPSTREAMS_MAX = 1024, NAME_BYTES_MAX = 95, PROFILE_AUTO = 0 };
 
-static lar_error out_of_memory(lar_loader *l) { return lar_fail(LAR_NO_MEMORY, l->diag, "out of memory for the configuration"); }
+static lar_error out_of_memory(lar_loader *l) {
+    return lar_fail(LAR_NO_MEMORY, l->diag, "out of memory for the configuration");
+}
 
 /* Where a field of an item was set, or the item itself. */
 static const lar_yaml_node *mark(const lar_map_reader *r, const char *path, const lar_yaml_node *item) {
@@ -21,7 +23,8 @@ static const lar_yaml_node *mark(const lar_map_reader *r, const char *path, cons
 
 static bool is_set(const lar_map_reader *r, const char *path) { return mark(r, path, NULL) != NULL; }
 
-static lar_error fail_item(lar_loader *l, const lar_map_reader *r, const lar_yaml_node *item, const char *path, const char *why) {
+static lar_error fail_item(lar_loader *l, const lar_map_reader *r, const lar_yaml_node *item, const char *path,
+                           const char *why) {
     char what[64];
     (void)snprintf(what, sizeof what, "%s%s%s", r->what, *path ? "." : "", path);
     return lar_loader_fail_at(l, mark(r, path, item), what, why);
@@ -29,7 +32,8 @@ static lar_error fail_item(lar_loader *l, const lar_map_reader *r, const lar_yam
 
 static lar_error begin_list(lar_loader *l, const lar_yaml_node *list, const char *what, size_t item_bytes, void **out) {
     if (lar_yaml_is_empty(list)) return LAR_OK;
-    if (list->kind != LAR_YAML_LIST) return lar_loader_fail_at(l, list, what, "must be a list: lines that begin with '-'");
+    if (list->kind != LAR_YAML_LIST)
+        return lar_loader_fail_at(l, list, what, "must be a list: lines that begin with '-'");
     *out = lar_arena_zalloc(&l->config->arena, (list->count + 1) * item_bytes);
     return *out ? LAR_OK : out_of_memory(l);
 }
@@ -49,7 +53,7 @@ static lar_error add_listen(lar_loader *l, lar_slice text, const lar_yaml_node *
     lar_error e = lar_listen_parse(text, &c->arena, new, &why);
     if (e == LAR_NO_MEMORY) return out_of_memory(l);
     for (uint32_t i = 0; !e && i < c->listen_count; i++) {
-        if (new->port && new->port == c->listens[i].port && strcmp(new->host, c->listens[i].host) == 0)
+        if (new->port &&new->port == c->listens[i].port && strcmp(new->host, c->listens[i].host) == 0)
             e = lar_fail(LAR_INVALID, &why, "the same address twice");
     }
     if (e) return at ? lar_loader_fail_at(l, at, "listen", why.text) : lar_loader_fail_from(l, origin, why.text);
@@ -76,10 +80,12 @@ static lar_error read_listens(lar_loader *l) {
     l->config->listens = lar_arena_zalloc(&l->config->arena, (most + 1) * sizeof *l->config->listens);
     if (!l->config->listens) return out_of_memory(l);
     if (!node) return add_listen_words(l, text, NULL, origin);
-    if (node->kind == LAR_YAML_MAP) return lar_loader_fail_at(l, node, "listen", "must be an address or a list of addresses");
+    if (node->kind == LAR_YAML_MAP)
+        return lar_loader_fail_at(l, node, "listen", "must be an address or a list of addresses");
     if (node->kind == LAR_YAML_SCALAR) return add_listen_words(l, node->text.ptr, node, NULL);
     for (const lar_yaml_node *n = node->first; n; n = n->next) {
-        lar_error e = n->kind == LAR_YAML_SCALAR ? add_listen(l, n->text, n, NULL) : lar_loader_fail_at(l, n, "listen", "must be an address");
+        lar_error e = n->kind == LAR_YAML_SCALAR ? add_listen(l, n->text, n, NULL)
+                                                 : lar_loader_fail_at(l, n, "listen", "must be an address");
         if (e) return e;
     }
     return LAR_OK;
@@ -89,16 +95,19 @@ static lar_error read_listens(lar_loader *l) {
 
 static lar_error check_name(const char *name, lar_diag *why) {
     size_t len = strlen(name);
-    if (len == 0 || len > NAME_BYTES_MAX) return lar_fail(LAR_INVALID, why, "must have 1 to %d characters", NAME_BYTES_MAX);
+    if (len == 0 || len > NAME_BYTES_MAX)
+        return lar_fail(LAR_INVALID, why, "must have 1 to %d characters", NAME_BYTES_MAX);
     for (const char *p = name; *p; p++) {
-        bool ok = (*p >= 'a' && *p <= 'z') || (*p >= 'A' && *p <= 'Z') || (*p >= '0' && *p <= '9') || strchr("._:-", *p);
+        bool ok =
+            (*p >= 'a' && *p <= 'z') || (*p >= 'A' && *p <= 'Z') || (*p >= '0' && *p <= '9') || strchr("._:-", *p);
         if (!ok) return lar_fail(LAR_INVALID, why, "only letters, digits and . _ : - are allowed");
     }
     return LAR_OK;
 }
 
 /* Name of the field that is wrong in *field. */
-static lar_error take_upstream(lar_loader *l, const lar_upstream_raw *raw, lar_upstream_config *u, const char **field, lar_diag *why) {
+static lar_error take_upstream(lar_loader *l, const lar_upstream_raw *raw, lar_upstream_config *u, const char **field,
+                               lar_diag *why) {
     lar_arena *arena = &l->config->arena;
     *field = "url";
     lar_error e = lar_url_parse(lar_slice_cstr(raw->url), arena, &u->url, why);
@@ -142,7 +151,9 @@ static lar_error read_upstreams(lar_loader *l) {
     c->upstreams = items;
     for (const lar_yaml_node *n = l->upstreams->first; n; n = n->next) {
         lar_upstream_raw raw;
-        lar_map_reader r = {.table = lar_option_upstream(), .base = &raw, .what = item_name(l, "upstreams", c->upstream_count)};
+        lar_map_reader r = {.table = lar_option_upstream(),
+                            .base = &raw,
+                            .what = item_name(l, "upstreams", c->upstream_count)};
         if (c->upstream_count == UPSTREAMS_MAX) return lar_loader_fail_at(l, n, "upstreams", "too many upstreams");
         if (lar_option_defaults(r.table, &raw, &c->arena)) return out_of_memory(l);
         e = lar_loader_read_map(l, &r, n);
@@ -163,7 +174,11 @@ static const lar_loader_given *given_of(const lar_loader *l, const char *field) 
     const struct {
         const char *field;
         const lar_loader_given *given;
-    } map[] = {{"url", &l->upstream}, {"profile", &l->profile}, {"key_env", &l->key_env}, {"key_file", &l->key_file}, {"ca_file", &l->ca_file}};
+    } map[] = {{"url", &l->upstream},
+               {"profile", &l->profile},
+               {"key_env", &l->key_env},
+               {"key_file", &l->key_file},
+               {"ca_file", &l->ca_file}};
     for (unsigned i = 0; i < sizeof map / sizeof *map; i++) {
         if (strcmp(map[i].field, field) == 0 && map[i].given->origin) return map[i].given;
     }
@@ -174,7 +189,9 @@ static lar_error given_upstream(lar_loader *l) {
     static const char *const fields[] = {"url", "profile", "key_env", "key_file", "ca_file"};
     lar_config *c = l->config;
     if (l->routes && !lar_yaml_is_empty(l->routes))
-        return lar_loader_fail_from(l, l->upstream.origin, "takes the place of the file's upstreams, but the file has routes to them; drop one of the two");
+        return lar_loader_fail_from(
+            l, l->upstream.origin,
+            "takes the place of the file's upstreams, but the file has routes to them; drop one of the two");
     lar_upstream_raw raw;
     const lar_option_table *t = lar_option_upstream();
     c->upstreams = lar_arena_zalloc(&c->arena, sizeof *c->upstreams);
@@ -200,13 +217,17 @@ static lar_error all_upstreams(lar_loader *l) {
     if (l->upstream.origin) return given_upstream(l);
     const lar_loader_given *alone[] = {&l->profile, &l->key_env, &l->key_file, &l->ca_file};
     for (unsigned i = 0; i < sizeof alone / sizeof *alone; i++) {
-        if (alone[i]->origin) return lar_loader_fail_from(l, alone[i]->origin, "only goes with an upstream given in the same way (--upstream URL)");
+        if (alone[i]->origin)
+            return lar_loader_fail_from(l, alone[i]->origin,
+                                        "only goes with an upstream given in the same way (--upstream URL)");
     }
     lar_error e = read_upstreams(l);
     if (e || l->config->upstream_count) return e;
-    if (l->upstreams) return lar_loader_fail_at(l, l->upstreams, "upstreams", "no upstream; name at least one with its url");
-    return lar_fail(LAR_CONFIG, l->diag, "%s%sno upstream is configured; give --upstream URL, or `upstreams:` in the file",
-                    l->file, *l->file ? ": " : "");
+    if (l->upstreams)
+        return lar_loader_fail_at(l, l->upstreams, "upstreams", "no upstream; name at least one with its url");
+    return lar_fail(LAR_CONFIG, l->diag,
+                    "%s%sno upstream is configured; give --upstream URL, or `upstreams:` in the file", l->file,
+                    *l->file ? ": " : "");
 }
 
 /* -- routes ---------------------------------------------------------------------------------------- */
@@ -220,8 +241,8 @@ static lar_error find_upstream(lar_loader *l, const char *name, uint32_t *out, l
         lar_nearest_offer(&n, lar_slice_cstr(l->config->upstreams[i].name));
     }
     if (!*name) return lar_fail(LAR_INVALID, why, "is missing; name the upstream that such requests go to");
-    return lar_fail(LAR_INVALID, why, "no upstream has this name%s%.*s%s", n.best.ptr ? "; did you mean '" : "", (int)n.best.len,
-                    n.best.ptr ? n.best.ptr : "", n.best.ptr ? "'?" : "");
+    return lar_fail(LAR_INVALID, why, "no upstream has this name%s%.*s%s", n.best.ptr ? "; did you mean '" : "",
+                    (int)n.best.len, n.best.ptr ? n.best.ptr : "", n.best.ptr ? "'?" : "");
 }
 
 /* A prefix is compared with the bytes of a path, so it must have one spelling only. */
@@ -242,9 +263,13 @@ static lar_error take_prefix(lar_loader *l, const char *text, const char **out, 
     return p.ptr ? LAR_OK : LAR_NO_MEMORY;
 }
 
-static lar_error take_route(lar_loader *l, const lar_route_raw *raw, const lar_map_reader *r, const char **field, lar_diag *why) {
+static lar_error take_route(lar_loader *l, const lar_route_raw *raw, const lar_map_reader *r, const char **field,
+                            lar_diag *why) {
     lar_route_config *route = &l->config->routes[l->config->route_count];
-    *route = (lar_route_config){.model = raw->model, .header_name = raw->header_name, .header_value = raw->header_value, .pass_through = raw->pass_through};
+    *route = (lar_route_config){.model = raw->model,
+                                .header_name = raw->header_name,
+                                .header_value = raw->header_value,
+                                .pass_through = raw->pass_through};
     *field = "prefix";
     lar_error e = take_prefix(l, raw->prefix, &route->prefix, why);
     if (e) return e;
@@ -252,8 +277,10 @@ static lar_error take_route(lar_loader *l, const lar_route_raw *raw, const lar_m
     if (raw->pass_through && !is_set(r, "prefix"))
         return lar_fail(LAR_INVALID, why, "needs a prefix; write `prefix: /` to let every path through");
     *field = *raw->header_name ? "header.name" : "header.value";
-    if (!*raw->header_name != !*raw->header_value) return lar_fail(LAR_INVALID, why, "header needs both name and value");
-    if (*raw->header_name && !lar_is_field_name(raw->header_name)) return lar_fail(LAR_INVALID, why, "is not the name of a header field");
+    if (!*raw->header_name != !*raw->header_value)
+        return lar_fail(LAR_INVALID, why, "header needs both name and value");
+    if (*raw->header_name && !lar_is_field_name(raw->header_name))
+        return lar_fail(LAR_INVALID, why, "is not the name of a header field");
     *field = "upstream";
     return find_upstream(l, raw->upstream, &route->upstream, why);
 }
@@ -304,10 +331,12 @@ static lar_error take_key(lar_loader *l, const lar_key_raw *raw, const char **fi
     *field = *raw->env ? "env" : *raw->file ? "file" : *raw->sha256 ? "sha256" : "";
     if ((*raw->env != 0) + (*raw->file != 0) + (*raw->sha256 != 0) != 1)
         return lar_fail(LAR_INVALID, why, "needs exactly one of env, file and sha256");
-    if (*raw->sha256 && !parse_hex(raw->sha256, &key->digest)) return lar_fail(LAR_INVALID, why, "must be 64 hex digits");
+    if (*raw->sha256 && !parse_hex(raw->sha256, &key->digest))
+        return lar_fail(LAR_INVALID, why, "must be 64 hex digits");
     if (!*raw->sha256) {
         lar_slice secret = {NULL, 0};
-        e = *raw->env ? lar_secret_from_env(raw->env, &l->scratch, &secret, why) : lar_secret_from_file(raw->file, &l->scratch, &secret, why);
+        e = *raw->env ? lar_secret_from_env(raw->env, &l->scratch, &secret, why)
+                      : lar_secret_from_file(raw->file, &l->scratch, &secret, why);
         if (e) return e;
         key->digest = lar_digest_of(secret);
         lar_secret_wipe(secret);
@@ -344,18 +373,23 @@ static lar_error read_keys(lar_loader *l) {
 /* -- aliases --------------------------------------------------------------------------------------- */
 
 static lar_error check_model(const lar_yaml_node *n) {
-    return n->kind == LAR_YAML_SCALAR && n->text.len && n->text.len <= 256 && !lar_value_text(n->text, NULL) ? LAR_OK : LAR_INVALID;
+    return n->kind == LAR_YAML_SCALAR && n->text.len && n->text.len <= 256 && !lar_value_text(n->text, NULL)
+               ? LAR_OK
+               : LAR_INVALID;
 }
 
 static lar_error read_aliases(lar_loader *l) {
     const lar_yaml_node *map = l->aliases;
     if (!map || lar_yaml_is_empty(map)) return LAR_OK;
-    if (map->kind != LAR_YAML_MAP) return lar_loader_fail_at(l, map, "aliases", "must be a map of model names: what clients write, what goes upstream");
+    if (map->kind != LAR_YAML_MAP)
+        return lar_loader_fail_at(l, map, "aliases",
+                                  "must be a map of model names: what clients write, what goes upstream");
     lar_config *c = l->config;
     c->aliases = lar_arena_zalloc(&c->arena, (map->count + 1) * sizeof *c->aliases);
     if (!c->aliases) return out_of_memory(l);
     for (const lar_yaml_node *n = map->first; n; n = n->next) {
-        if (check_model(n->key)) return lar_loader_fail_at(l, n->key, "aliases", "must be a model name of 1 to 256 characters");
+        if (check_model(n->key))
+            return lar_loader_fail_at(l, n->key, "aliases", "must be a model name of 1 to 256 characters");
         if (check_model(n)) return lar_loader_fail_at(l, n, "aliases", "must be a model name of 1 to 256 characters");
         lar_slice a = lar_arena_copy(&c->arena, n->key->text), b = lar_arena_copy(&c->arena, n->text);
         if (!a.ptr || !b.ptr) return out_of_memory(l);

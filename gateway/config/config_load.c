@@ -19,9 +19,11 @@ extern char **environ;
 static const char *const list_names[LISTS + 1] = {"listen", "upstreams", "routes", "keys", "aliases", NULL};
 
 static const lar_given_row given_rows[] = {
-    {"listen", "address", offsetof(lar_loader, listens), NULL, "Where clients connect; repeat it for more. Default 127.0.0.1:8080."},
+    {"listen", "address", offsetof(lar_loader, listens), NULL,
+     "Where clients connect; repeat it for more. Default 127.0.0.1:8080."},
     {"upstream", "URL", offsetof(lar_loader, upstream), NULL, "One upstream, in place of all upstreams of the file."},
-    {"profile", "name", offsetof(lar_loader, profile), NULL, "generic, deepseek, openai, anthropic or vllm; default: by the host name."},
+    {"profile", "name", offsetof(lar_loader, profile), NULL,
+     "generic, deepseek, openai, anthropic or vllm; default: by the host name."},
     {"key-env", "variable", offsetof(lar_loader, key_env), NULL, "Environment variable with the key sent upstream."},
     {"key-file", "file", offsetof(lar_loader, key_file), NULL, "File with the key sent upstream."},
     {"ca-file", "file", offsetof(lar_loader, ca_file), NULL, "PEM certificates to trust for the upstream."},
@@ -35,7 +37,9 @@ const lar_given_row *lar_given_rows(uint32_t *count) {
     return given_rows;
 }
 
-static lar_error out_of_memory(lar_loader *l) { return lar_fail(LAR_NO_MEMORY, l->diag, "out of memory for the configuration"); }
+static lar_error out_of_memory(lar_loader *l) {
+    return lar_fail(LAR_NO_MEMORY, l->diag, "out of memory for the configuration");
+}
 
 /* -- the file -------------------------------------------------------------------------------------- */
 
@@ -54,7 +58,9 @@ static lar_error read_file(lar_loader *l, const char *file) {
     for (uint32_t i = 0; i < r.table->count; i++) {
         const lar_yaml_node *at = r.marks.at[i];
         if (!at) continue;
-        l->origin[i] = lar_arena_printf(&l->scratch, "%s:%u:%u: %s", l->file, (unsigned)at->line, (unsigned)at->column, r.table->rows[i].path).ptr;
+        l->origin[i] = lar_arena_printf(&l->scratch, "%s:%u:%u: %s", l->file, (unsigned)at->line, (unsigned)at->column,
+                                        r.table->rows[i].path)
+                           .ptr;
         if (!l->origin[i]) return out_of_memory(l);
     }
     l->listen = r.other[0];
@@ -116,7 +122,8 @@ static lar_error unknown_option(lar_loader *l, const char *origin, lar_slice nam
         if (dot == '_' && best[i] >= 'a' && best[i] <= 'z') best[i] = (char)(best[i] - 32);
     }
     best[n.best.len] = 0;
-    return lar_fail(LAR_CONFIG, l->diag, "%s: no such option; did you mean %s%s?", origin, dot == '-' ? "--" : "LARDER_", best);
+    return lar_fail(LAR_CONFIG, l->diag, "%s: no such option; did you mean %s%s?", origin,
+                    dot == '-' ? "--" : "LARDER_", best);
 }
 
 static lar_error take_flags(lar_loader *l, const lar_config_flag *flags, uint32_t count) {
@@ -125,8 +132,9 @@ static lar_error take_flags(lar_loader *l, const lar_config_flag *flags, uint32_
         const char *origin = lar_arena_printf(&l->scratch, "--%s", flags[i].name).ptr;
         if (!origin) return out_of_memory(l);
         const lar_given_row *given = find_given(name);
-        const lar_option_row *row = given && given->short_for ? lar_option_find(lar_option_scalars(), lar_slice_cstr(given->short_for))
-                                                              : lar_option_find_loose(lar_option_scalars(), name);
+        const lar_option_row *row = given && given->short_for
+                                        ? lar_option_find(lar_option_scalars(), lar_slice_cstr(given->short_for))
+                                        : lar_option_find_loose(lar_option_scalars(), name);
         lar_error e;
         if (!flags[i].value) e = lar_loader_fail_from(l, origin, "has no value");
         else if (given && !given->short_for) e = set_given(l, given, flags[i].value, origin);
@@ -137,7 +145,9 @@ static lar_error take_flags(lar_loader *l, const lar_config_flag *flags, uint32_
     return LAR_OK;
 }
 
-static bool contains(lar_slice s, const char *part) { return s.len && memmem(s.ptr, s.len, part, strlen(part)) != NULL; }
+static bool contains(lar_slice s, const char *part) {
+    return s.len && memmem(s.ptr, s.len, part, strlen(part)) != NULL;
+}
 
 static bool ends(lar_slice s, const char *end) {
     size_t n = strlen(end);
@@ -147,8 +157,9 @@ static bool ends(lar_slice s, const char *end) {
 /* Variables that begin with LARDER_ and are not meant for this program: what Kubernetes sets for a service named
  * larder or larder-something, and what scripts around larder use. */
 static bool is_foreign(lar_slice name) {
-    return contains(name, "_SERVICE_HOST") || contains(name, "_SERVICE_PORT") || ends(name, "_PORT") || contains(name, "_PORT_") ||
-           lar_slice_starts(name, LAR_SLICE("LARDER_TEST_")) || lar_slice_starts(name, LAR_SLICE("LARDER_BIN"));
+    return contains(name, "_SERVICE_HOST") || contains(name, "_SERVICE_PORT") || ends(name, "_PORT") ||
+           contains(name, "_PORT_") || lar_slice_starts(name, LAR_SLICE("LARDER_TEST_")) ||
+           lar_slice_starts(name, LAR_SLICE("LARDER_BIN"));
 }
 
 static bool list_names_variable(const lar_yaml_node *list, const char *member, lar_slice name) {
@@ -228,7 +239,8 @@ static lar_error load(lar_loader *l, const char *file, const lar_config_flag *fl
     return e;
 }
 
-lar_error lar_config_load(const char *file, const lar_config_flag *flags, uint32_t flag_count, lar_config **out, lar_diag *d) {
+lar_error lar_config_load(const char *file, const lar_config_flag *flags, uint32_t flag_count, lar_config **out,
+                          lar_diag *d) {
     *out = NULL;
     lar_loader l = {.diag = d, .file = ""};
     lar_config *c = calloc(1, sizeof *c);

@@ -17,7 +17,9 @@ lar_error lar_loader_fail_from(lar_loader *l, const char *origin, const char *wh
     return lar_fail(LAR_CONFIG, l->diag, "%s: %s", origin, why);
 }
 
-static lar_error out_of_memory(lar_loader *l) { return lar_fail(LAR_NO_MEMORY, l->diag, "out of memory for the configuration"); }
+static lar_error out_of_memory(lar_loader *l) {
+    return lar_fail(LAR_NO_MEMORY, l->diag, "out of memory for the configuration");
+}
 
 /* "upstreams[0].pool.idle" */
 static const char *full_name(lar_loader *l, const char *what, lar_slice path) {
@@ -35,7 +37,8 @@ static bool may_be_shown(lar_slice name) {
 }
 
 static bool is_secret_name(lar_slice name) {
-    static const char *const names[] = {"key", "api_key", "apikey", "token", "secret", "password", "value", "credential"};
+    static const char *const names[] = {"key",    "api_key",  "apikey", "token",
+                                        "secret", "password", "value",  "credential"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         if (lar_slice_ieq(name, lar_slice_cstr(names[i]))) return true;
     }
@@ -57,12 +60,14 @@ static void offer_level(const lar_map_reader *r, lar_slice section, lar_nearest 
 }
 
 static lar_error unknown(lar_loader *l, const lar_map_reader *r, lar_slice section, const lar_yaml_node *key) {
-    lar_slice where = lar_arena_printf(&l->scratch, "%s%s%.*s", r->what, *r->what && section.len ? "." : "", LAR_FMT(section));
+    lar_slice where =
+        lar_arena_printf(&l->scratch, "%s%s%.*s", r->what, *r->what && section.len ? "." : "", LAR_FMT(section));
     const char *what = where.ptr ? where.ptr : "";
     if (is_secret_name(key->text))
-        return lar_loader_fail_at(l, key, what, r->table == lar_option_key()
-                                                    ? "secrets are not written into this file; use env, file or sha256"
-                                                    : "secrets are not written into this file; use key_env or key_file");
+        return lar_loader_fail_at(l, key, what,
+                                  r->table == lar_option_key()
+                                      ? "secrets are not written into this file; use env, file or sha256"
+                                      : "secrets are not written into this file; use key_env or key_file");
     lar_nearest n;
     lar_nearest_init(&n, key->text);
     offer_level(r, section, &n);
@@ -108,9 +113,12 @@ static lar_error set(lar_loader *l, lar_map_reader *r, const lar_option_row *row
         lar_error e = join(l, value, name, &text);
         if (e) return e;
     } else if (value->kind != LAR_YAML_SCALAR) {
-        return lar_loader_fail_at(l, value, name, value->kind == LAR_YAML_LIST ? "must be one value, not a list" : "must be a value, not a map");
+        return lar_loader_fail_at(l, value, name,
+                                  value->kind == LAR_YAML_LIST ? "must be one value, not a list"
+                                                               : "must be a value, not a map");
     }
-    if (is_null(value)) return lar_loader_fail_at(l, value, name, "null is no value; leave the line out for the default");
+    if (is_null(value))
+        return lar_loader_fail_at(l, value, name, "null is no value; leave the line out for the default");
     lar_diag why = {0};
     lar_error e = lar_option_set(row, r->base, text, &l->config->arena, &why);
     if (e == LAR_NO_MEMORY) return out_of_memory(l);
@@ -124,11 +132,13 @@ static lar_error set(lar_loader *l, lar_map_reader *r, const lar_option_row *row
 static lar_error read_section(lar_loader *l, lar_map_reader *r, const lar_yaml_node *section) {
     if (lar_yaml_is_empty(section)) return LAR_OK; /* all its lines are commented out */
     lar_slice name = section->key->text;
-    if (section->kind != LAR_YAML_MAP) return lar_loader_fail_at(l, section, full_name(l, r->what, name), "must be a map of names and values");
+    if (section->kind != LAR_YAML_MAP)
+        return lar_loader_fail_at(l, section, full_name(l, r->what, name), "must be a map of names and values");
     for (const lar_yaml_node *n = section->first; n; n = n->next) {
         lar_slice path = lar_arena_printf(&l->scratch, "%.*s.%.*s", LAR_FMT(name), LAR_FMT(n->key->text));
         if (!path.ptr) return out_of_memory(l);
-        const lar_option_row *row = memchr(n->key->text.ptr, 0, n->key->text.len) ? NULL : lar_option_find(r->table, path);
+        const lar_option_row *row =
+            memchr(n->key->text.ptr, 0, n->key->text.len) ? NULL : lar_option_find(r->table, path);
         lar_error e = row ? set(l, r, row, n) : unknown(l, r, name, n->key);
         if (e) return e;
     }

@@ -15,10 +15,11 @@ typedef struct lar_loader_given {
 /* One load under way. */
 typedef struct lar_loader {
     lar_config *config;
-    lar_arena scratch;  /* the YAML tree and origins; freed with the load */
-    lar_diag *diag;     /* may be NULL */
-    const char *file;   /* as shown in messages; "" without a file */
-    const char *origin[LAR_OPTION_ROWS_MAX]; /* of each scalar option: "larder.yaml:3:9", "--canon", ...; NULL = default */
+    lar_arena scratch; /* the YAML tree and origins; freed with the load */
+    lar_diag *diag;    /* may be NULL */
+    const char *file;  /* as shown in messages; "" without a file */
+    const char
+        *origin[LAR_OPTION_ROWS_MAX]; /* of each scalar option: "larder.yaml:3:9", "--canon", ...; NULL = default */
     const lar_yaml_node *listen, *upstreams, *routes, *keys, *aliases; /* nodes of the lists, NULL if absent */
     /* The single upstream and the listeners as flags or environment give them. */
     lar_loader_given listens, upstream, profile, key_env, key_file, ca_file;
@@ -28,8 +29,8 @@ typedef struct lar_loader {
 typedef struct lar_given_row {
     const char *name; /* as a flag, without dashes in front */
     const char *unit;
-    uint32_t offset;         /* of a lar_loader_given; 0 = none: `short_for` says which row is meant */
-    const char *short_for;   /* path of a row, flags only; NULL = none */
+    uint32_t offset;       /* of a lar_loader_given; 0 = none: `short_for` says which row is meant */
+    const char *short_for; /* path of a row, flags only; NULL = none */
     const char *help;
 } lar_given_row;
 const lar_given_row *lar_given_rows(uint32_t *count);

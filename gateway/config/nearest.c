@@ -22,7 +22,8 @@ static uint32_t distance(lar_slice a, lar_slice b) {
         for (uint32_t j = 1; j <= b.len; j++) {
             uint32_t cost = plain(a.ptr[i - 1]) == plain(b.ptr[j - 1]) ? 0 : 1;
             now[j] = least(least(last[j] + 1, now[j - 1] + 1), last[j - 1] + cost);
-            if (i > 1 && j > 1 && plain(a.ptr[i - 1]) == plain(b.ptr[j - 2]) && plain(a.ptr[i - 2]) == plain(b.ptr[j - 1]))
+            if (i > 1 && j > 1 && plain(a.ptr[i - 1]) == plain(b.ptr[j - 2]) &&
+                plain(a.ptr[i - 2]) == plain(b.ptr[j - 1]))
                 now[j] = least(now[j], before[j - 2] + 1);
         }
         uint32_t *free_row = before;

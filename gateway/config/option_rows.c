@@ -20,7 +20,8 @@ static const char *const profile_names[] = {"auto", "generic", "deepseek", "open
 _Static_assert(LAR_CANON_OFF == 0 && LAR_CANON_REPORT == 1 && LAR_CANON_ON == 2, "canon_names follows lar_canon_mode");
 _Static_assert(LAR_LOG_ERROR == 0 && LAR_LOG_DEBUG == 3, "log_level_names follows lar_log_level");
 _Static_assert(LAR_LOG_LOGFMT == 0 && LAR_LOG_JSON == 1, "log_format_names follows lar_log_format");
-_Static_assert(sizeof profile_names / sizeof *profile_names == LAR_PROFILE_COUNT + 2, "profile_names is auto and lar_profile");
+_Static_assert(sizeof profile_names / sizeof *profile_names == LAR_PROFILE_COUNT + 2,
+               "profile_names is auto and lar_profile");
 
 #define KIND_BOOL LAR_OPTION_BOOL, NULL
 #define KIND_U32 LAR_OPTION_U32, NULL
@@ -31,26 +32,26 @@ _Static_assert(sizeof profile_names / sizeof *profile_names == LAR_PROFILE_COUNT
 #define KIND_ENUM(name) LAR_OPTION_ENUM, name##_names
 
 static const lar_option_row scalar_rows[] = {
-#define LAR_OPT(field, path, type, def, min, max, unit, reload, help) \
+#define LAR_OPT(field, path, type, def, min, max, unit, reload, help)                                                  \
     {path, offsetof(lar_config, field), KIND_##type, def, min, max, unit, LAR_OPTION_##reload, help},
 #include "gateway/config/config.def"
 #undef LAR_OPT
 };
 
 static const lar_option_row upstream_rows[] = {
-#define LAR_UPSTREAM_OPT(field, path, type, def, min, max, unit, help) \
+#define LAR_UPSTREAM_OPT(field, path, type, def, min, max, unit, help)                                                 \
     {path, offsetof(lar_upstream_raw, field), KIND_##type, def, min, max, unit, LAR_OPTION_LIVE, help},
 #include "gateway/config/lists.def"
 };
 
 static const lar_option_row route_rows[] = {
-#define LAR_ROUTE_OPT(field, path, type, def, min, max, unit, help) \
+#define LAR_ROUTE_OPT(field, path, type, def, min, max, unit, help)                                                    \
     {path, offsetof(lar_route_raw, field), KIND_##type, def, min, max, unit, LAR_OPTION_LIVE, help},
 #include "gateway/config/lists.def"
 };
 
 static const lar_option_row key_rows[] = {
-#define LAR_KEY_OPT(field, path, type, def, min, max, unit, help) \
+#define LAR_KEY_OPT(field, path, type, def, min, max, unit, help)                                                      \
     {path, offsetof(lar_key_raw, field), KIND_##type, def, min, max, unit, LAR_OPTION_LIVE, help},
 #include "gateway/config/lists.def"
 };
@@ -60,7 +61,8 @@ static const lar_option_table scalars = {scalar_rows, COUNT(scalar_rows)};
 static const lar_option_table upstreams = {upstream_rows, COUNT(upstream_rows)};
 static const lar_option_table routes = {route_rows, COUNT(route_rows)};
 static const lar_option_table keys = {key_rows, COUNT(key_rows)};
-_Static_assert(COUNT(scalar_rows) <= LAR_OPTION_ROWS_MAX && COUNT(upstream_rows) <= LAR_OPTION_ROWS_MAX, "marks have room");
+_Static_assert(COUNT(scalar_rows) <= LAR_OPTION_ROWS_MAX && COUNT(upstream_rows) <= LAR_OPTION_ROWS_MAX,
+               "marks have room");
 
 const lar_option_table *lar_option_scalars(void) { return &scalars; }
 const lar_option_table *lar_option_upstream(void) { return &upstreams; }
@@ -107,7 +109,8 @@ void lar_option_offer(const lar_option_table *t, lar_nearest *n) {
 
 static lar_error in_range(const lar_option_row *row, uint64_t v, lar_diag *d) {
     if (v >= row->min && v <= row->max) return LAR_OK;
-    return lar_fail(LAR_INVALID, d, "is out of range: %" PRIu64 " to %" PRIu64 "%s%s", row->min, row->max, *row->unit ? " " : "", row->unit);
+    return lar_fail(LAR_INVALID, d, "is out of range: %" PRIu64 " to %" PRIu64 "%s%s", row->min, row->max,
+                    *row->unit ? " " : "", row->unit);
 }
 
 static lar_error parse_number(const lar_option_row *row, lar_slice text, uint64_t *v, lar_diag *d) {
@@ -123,10 +126,8 @@ lar_error lar_option_set(const lar_option_row *row, void *base, lar_slice text, 
     uint64_t v = 0;
     lar_error e = LAR_OK;
     switch (row->type) {
-    case LAR_OPTION_BOOL:
-        return lar_value_bool(text, (bool *)field, d);
-    case LAR_OPTION_ENUM:
-        return lar_value_enum(text, row->names, (uint32_t *)field, d);
+    case LAR_OPTION_BOOL: return lar_value_bool(text, (bool *)field, d);
+    case LAR_OPTION_ENUM: return lar_value_enum(text, row->names, (uint32_t *)field, d);
     case LAR_OPTION_TEXT:
         e = lar_value_text(text, d);
         if (e) return e;
@@ -142,8 +143,7 @@ lar_error lar_option_set(const lar_option_row *row, void *base, lar_slice text, 
         *(uint32_t *)field = (uint32_t)v;
         return LAR_OK;
     case LAR_OPTION_U64:
-    case LAR_OPTION_BYTES:
-        return parse_number(row, text, (uint64_t *)field, d);
+    case LAR_OPTION_BYTES: return parse_number(row, text, (uint64_t *)field, d);
     }
     LAR_UNREACHABLE("option type");
 }
@@ -160,17 +160,13 @@ lar_error lar_option_defaults(const lar_option_table *t, void *base, lar_arena *
 bool lar_option_equal(const lar_option_row *row, const void *a, const void *b) {
     const void *x = (const char *)a + row->offset, *y = (const char *)b + row->offset;
     switch (row->type) {
-    case LAR_OPTION_BOOL:
-        return *(const bool *)x == *(const bool *)y;
-    case LAR_OPTION_TEXT:
-        return strcmp(*(const char *const *)x, *(const char *const *)y) == 0;
+    case LAR_OPTION_BOOL: return *(const bool *)x == *(const bool *)y;
+    case LAR_OPTION_TEXT: return strcmp(*(const char *const *)x, *(const char *const *)y) == 0;
     case LAR_OPTION_U32:
     case LAR_OPTION_MS:
-    case LAR_OPTION_ENUM:
-        return *(const uint32_t *)x == *(const uint32_t *)y;
+    case LAR_OPTION_ENUM: return *(const uint32_t *)x == *(const uint32_t *)y;
     case LAR_OPTION_U64:
-    case LAR_OPTION_BYTES:
-        return *(const uint64_t *)x == *(const uint64_t *)y;
+    case LAR_OPTION_BYTES: return *(const uint64_t *)x == *(const uint64_t *)y;
     }
     LAR_UNREACHABLE("option type");
 }

@@ -22,8 +22,8 @@ typedef enum lar_option_type {
 typedef enum lar_option_reload { LAR_OPTION_BOOT, LAR_OPTION_LIVE } lar_option_reload;
 
 typedef struct lar_option_row {
-    const char *path;         /* "limits.head_bytes": at most one dot */
-    uint32_t offset;          /* of the field, from the base given to lar_option_set */
+    const char *path; /* "limits.head_bytes": at most one dot */
+    uint32_t offset;  /* of the field, from the base given to lar_option_set */
     lar_option_type type;
     const char *const *names; /* ENUM: NULL-terminated; the index is the value */
     const char *def;
@@ -62,7 +62,7 @@ typedef struct lar_key_raw {
 /* Most rows of one table. */
 enum { LAR_OPTION_ROWS_MAX = 64 };
 
-const lar_option_table *lar_option_scalars(void); /* base: lar_config */
+const lar_option_table *lar_option_scalars(void);  /* base: lar_config */
 const lar_option_table *lar_option_upstream(void); /* base: lar_upstream_raw */
 const lar_option_table *lar_option_route(void);    /* base: lar_route_raw */
 const lar_option_table *lar_option_key(void);      /* base: lar_key_raw */

@@ -6,14 +6,14 @@
  * written in the wrong place. */
 #include "gateway/config/option_value.h"
 
-
 typedef struct unit_row {
     const char *name;
     uint64_t factor;
 } unit_row;
 
 static const unit_row durations[] = {{"ms", 1}, {"s", 1000}, {"m", 60000}, {"h", 3600000}, {"d", 86400000}};
-static const unit_row sizes[] = {{"", 1}, {"B", 1}, {"KiB", 1ull << 10}, {"MiB", 1ull << 20}, {"GiB", 1ull << 30}, {"TiB", 1ull << 40}};
+static const unit_row sizes[] = {
+    {"", 1}, {"B", 1}, {"KiB", 1ull << 10}, {"MiB", 1ull << 20}, {"GiB", 1ull << 30}, {"TiB", 1ull << 40}};
 
 static size_t digits(lar_slice text) {
     size_t n = 0;
@@ -69,7 +69,8 @@ lar_error lar_value_ms(lar_slice text, uint64_t *out, lar_diag *d) {
 
 lar_error lar_value_bytes(lar_slice text, uint64_t *out, lar_diag *d) {
     lar_error e = scaled(text, sizes, sizeof sizes / sizeof *sizes, out, d);
-    if (e == LAR_NOT_FOUND) return lar_fail(LAR_INVALID, d, "has an unknown unit; write plain bytes, KiB, MiB, GiB or TiB, as in 64KiB");
+    if (e == LAR_NOT_FOUND)
+        return lar_fail(LAR_INVALID, d, "has an unknown unit; write plain bytes, KiB, MiB, GiB or TiB, as in 64KiB");
     return e;
 }
 

@@ -54,10 +54,12 @@ static lar_error take(lar_slice text, const char *what, lar_arena *arena, lar_sl
         return lar_fail(LAR_INVALID, d, "the %s holds more than %d bytes", what, LAR_SECRET_BYTES_MAX);
     for (size_t i = 0; i < text.len; i++) {
         unsigned char c = (unsigned char)text.ptr[i];
-        if (c == '\n' || c == '\r') return lar_fail(LAR_INVALID, d, "the %s must hold the key on one line, nothing else", what);
+        if (c == '\n' || c == '\r')
+            return lar_fail(LAR_INVALID, d, "the %s must hold the key on one line, nothing else", what);
         if (c <= 0x20 || c >= 0x7f)
-            return lar_fail(LAR_INVALID, d, "the %s holds a byte (at %zu) that no key has: printable ASCII without blanks only",
-                            what, i + 1);
+            return lar_fail(LAR_INVALID, d,
+                            "the %s holds a byte (at %zu) that no key has: printable ASCII without blanks only", what,
+                            i + 1);
     }
     *out = lar_arena_copy(arena, text);
     return out->ptr ? LAR_OK : lar_fail(LAR_NO_MEMORY, d, "out of memory");
@@ -67,10 +69,13 @@ lar_error lar_secret_from_env(const char *name, lar_arena *arena, lar_slice *out
     for (const char *p = name; *p; p++) {
         bool letter = (*p >= 'A' && *p <= 'Z') || (*p >= 'a' && *p <= 'z') || *p == '_';
         if (!letter && (p == name || *p < '0' || *p > '9'))
-            return lar_fail(LAR_INVALID, d, "must be the name of an environment variable (letters, digits, _), never the key itself");
+            return lar_fail(LAR_INVALID, d,
+                            "must be the name of an environment variable (letters, digits, _), never the key itself");
     }
     const char *value = getenv(name);
-    if (!value) return lar_fail(LAR_INVALID, d, "the environment variable named here is not set; export it before larder starts");
+    if (!value)
+        return lar_fail(LAR_INVALID, d,
+                        "the environment variable named here is not set; export it before larder starts");
     return take(lar_slice_cstr(value), "environment variable", arena, out, d);
 }
 

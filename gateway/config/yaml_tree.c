@@ -26,7 +26,8 @@ static lar_error has_key(builder *b, const lar_yaml_node *map, const lar_yaml_no
     for (const lar_yaml_node *n = map->first; n; n = n->next) {
         if (!lar_slice_eq(n->key->text, key->text)) continue;
         char why[120];
-        (void)snprintf(why, sizeof why, "this name stands here twice (before: line %u); keep one", (unsigned)n->key->line);
+        (void)snprintf(why, sizeof why, "this name stands here twice (before: line %u); keep one",
+                       (unsigned)n->key->line);
         return fail(b, at, why);
     }
     return LAR_OK;
@@ -88,7 +89,8 @@ static lar_error take(builder *b, const yaml_event_t *ev) {
         if (++b->documents > 1) return fail(b, &ev->start_mark, "only one document in a file");
         return LAR_OK;
     case YAML_ALIAS_EVENT:
-        return fail(b, &ev->start_mark, "aliases (*name) are not supported; write the value out, and quote text that begins with *");
+        return fail(b, &ev->start_mark,
+                    "aliases (*name) are not supported; write the value out, and quote text that begins with *");
     case YAML_SCALAR_EVENT:
         e = plain_only(b, ev, ev->data.scalar.anchor, ev->data.scalar.tag);
         if (e) return e;
@@ -101,11 +103,8 @@ static lar_error take(builder *b, const yaml_event_t *ev) {
         e = plain_only(b, ev, ev->data.mapping_start.anchor, ev->data.mapping_start.tag);
         return e ? e : add(b, LAR_YAML_MAP, ev, LAR_SLICE(""), false);
     case YAML_SEQUENCE_END_EVENT:
-    case YAML_MAPPING_END_EVENT:
-        b->depth--;
-        return LAR_OK;
-    default:
-        return LAR_OK;
+    case YAML_MAPPING_END_EVENT: b->depth--; return LAR_OK;
+    default: return LAR_OK;
     }
 }
 
@@ -120,7 +119,8 @@ static lar_error syntax(builder *b, const yaml_parser_t *p) {
 lar_error lar_yaml_parse(lar_slice text, const char *file, lar_arena *arena, const lar_yaml_node **root, lar_diag *d) {
     builder b = {.file = file, .arena = arena, .d = d};
     *root = NULL;
-    if (text.len > LAR_YAML_BYTES_MAX) return lar_fail(LAR_CONFIG, d, "%s: larger than %u bytes", file, LAR_YAML_BYTES_MAX);
+    if (text.len > LAR_YAML_BYTES_MAX)
+        return lar_fail(LAR_CONFIG, d, "%s: larger than %u bytes", file, LAR_YAML_BYTES_MAX);
     yaml_parser_t parser;
     if (!yaml_parser_initialize(&parser)) return lar_fail(LAR_NO_MEMORY, d, "%s: out of memory", file);
     yaml_parser_set_input_string(&parser, (const unsigned char *)text.ptr, text.len);

@@ -16,10 +16,10 @@ typedef enum lar_yaml_kind { LAR_YAML_SCALAR, LAR_YAML_LIST, LAR_YAML_MAP } lar_
 
 typedef struct lar_yaml_node {
     lar_yaml_kind kind;
-    bool quoted;           /* a scalar that was not written plainly */
-    uint32_t line, column; /* from 1 */
-    uint32_t count;        /* of children */
-    lar_slice text;        /* a scalar's value, NUL-terminated (it may hold NUL bytes too) */
+    bool quoted;               /* a scalar that was not written plainly */
+    uint32_t line, column;     /* from 1 */
+    uint32_t count;            /* of children */
+    lar_slice text;            /* a scalar's value, NUL-terminated (it may hold NUL bytes too) */
     struct lar_yaml_node *key; /* its name, if it is a map's member */
     struct lar_yaml_node *first, *last, *next;
 } lar_yaml_node;

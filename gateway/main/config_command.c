@@ -39,7 +39,8 @@ static lar_exit parse(int argc, char **argv, int first, options *o) {
             return LAR_EXIT_OK;
         }
         bool is_file = strcmp(arg, "-c") == 0;
-        if (!is_file && (strncmp(arg, "--", 2) != 0 || !arg[2])) return usage("unexpected argument; options begin with --", arg);
+        if (!is_file && (strncmp(arg, "--", 2) != 0 || !arg[2]))
+            return usage("unexpected argument; options begin with --", arg);
         char *equals = is_file ? NULL : strchr(arg, '=');
         if (equals) *equals = 0;
         const char *name = is_file ? "config" : arg + 2;
@@ -79,8 +80,10 @@ lar_exit lar_command_load(int argc, char **argv, int first, lar_config **out) {
 static lar_exit check(int argc, char **argv, int first) {
     lar_config *c = NULL;
     lar_exit code = lar_command_load(argc, argv, first, &c);
-    if (c) (void)printf("the configuration is valid: %u listener(s), %u upstream(s), %u route(s), %u key(s)\n", (unsigned)c->listen_count,
-                        (unsigned)c->upstream_count, (unsigned)c->route_count, (unsigned)c->key_count);
+    if (c)
+        (void)printf("the configuration is valid: %u listener(s), %u upstream(s), %u route(s), %u key(s)\n",
+                     (unsigned)c->listen_count, (unsigned)c->upstream_count, (unsigned)c->route_count,
+                     (unsigned)c->key_count);
     lar_config_free(c);
     return code;
 }
@@ -97,6 +100,7 @@ lar_exit lar_command_config(int argc, char **argv) {
     for (unsigned i = 0; argc == 3 && strcmp(what, "docs") == 0 && i < sizeof pages / sizeof *pages; i++) {
         if (strcmp(argv[2], pages[i].flag) == 0) return print_page(pages[i].page);
     }
-    (void)fprintf(stderr, "usage: larder config check -c FILE\n       larder config docs --help | --markdown | --sample\n");
+    (void)fprintf(stderr,
+                  "usage: larder config check -c FILE\n       larder config docs --help | --markdown | --sample\n");
     return LAR_EXIT_USAGE;
 }

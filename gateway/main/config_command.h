@@ -6,8 +6,9 @@
 
 typedef enum lar_exit { LAR_EXIT_OK, LAR_EXIT_FAILED, LAR_EXIT_USAGE, LAR_EXIT_CONFIG } lar_exit;
 
-/* Reads "-c FILE", "--option value" and "--option=value" from argv[first..argc) and loads. On LAR_EXIT_OK the caller owns
- * `*out`; else what to do was printed to stderr. `*out` is NULL with LAR_EXIT_OK if help was asked for and printed. */
+/* Reads "-c FILE", "--option value" and "--option=value" from argv[first..argc) and loads. On LAR_EXIT_OK the caller
+ * owns `*out`; else what to do was printed to stderr. `*out` is NULL with LAR_EXIT_OK if help was asked for
+ * and printed. */
 lar_exit lar_command_load(int argc, char **argv, int first, lar_config **out);
 
 /* argv[0] is the command's own name. */

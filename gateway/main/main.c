@@ -64,8 +64,10 @@ enum { COMMANDS = sizeof commands / sizeof *commands };
 
 static void print_help(FILE *to) {
     (void)fprintf(to, "larder: a gateway that keeps the prefixes of LLM requests stable\n\n");
-    for (int i = 0; i < COMMANDS; i++) (void)fprintf(to, "  larder %-8s%-36s%s\n", commands[i].name, commands[i].arguments, commands[i].help);
-    (void)fprintf(to, "\nFirst try: larder serve --listen 127.0.0.1:8080 --upstream https://api.deepseek.com --store ./larder-data\n");
+    for (int i = 0; i < COMMANDS; i++)
+        (void)fprintf(to, "  larder %-8s%-36s%s\n", commands[i].name, commands[i].arguments, commands[i].help);
+    (void)fprintf(to, "\nFirst try: larder serve --listen 127.0.0.1:8080 --upstream https://api.deepseek.com --store "
+                      "./larder-data\n");
 }
 
 static int help(int argc, char **argv) {

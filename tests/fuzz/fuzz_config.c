@@ -1,7 +1,7 @@
 /* The configuration: any bytes as a file, as a URL and as a listen address.
- * 1. what is refused has a message of printable text, and nothing is left behind; 2. what is taken keeps the promises of
- * the types (ranges, indexes, no control characters); 3. loading it again gives the same; 4. a URL that is taken gives
- * itself when it is put together again. The file is in memory only. */
+ * 1. what is refused has a message of printable text, and nothing is left behind; 2. what is taken keeps the promises
+ * of the types (ranges, indexes, no control characters); 3. loading it again gives the same; 4. a URL that is taken
+ * gives itself when it is put together again. The file is in memory only. */
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -21,7 +21,8 @@ static void check_numbers(const lar_config *c) {
         const void *field = (const char *)c + row->offset;
         if (row->type == LAR_OPTION_U32 || row->type == LAR_OPTION_MS)
             FUZZ_CHECK(*(const uint32_t *)field >= row->min && *(const uint32_t *)field <= row->max);
-        if (row->type == LAR_OPTION_BYTES) FUZZ_CHECK(*(const uint64_t *)field >= row->min && *(const uint64_t *)field <= row->max);
+        if (row->type == LAR_OPTION_BYTES)
+            FUZZ_CHECK(*(const uint64_t *)field >= row->min && *(const uint64_t *)field <= row->max);
         if (row->type == LAR_OPTION_TEXT && **(const char *const *)field) printable(*(const char *const *)field);
     }
 }
@@ -34,7 +35,8 @@ static void check(const lar_config *c) {
         const lar_upstream_config *u = &c->upstreams[i];
         printable(u->name);
         printable(u->url.host);
-        FUZZ_CHECK(u->url.port > 0 && (unsigned)u->profile < LAR_PROFILE_COUNT && u->inject_usage >= -1 && u->inject_usage <= 1);
+        FUZZ_CHECK(u->url.port > 0 && (unsigned)u->profile < LAR_PROFILE_COUNT && u->inject_usage >= -1 &&
+                   u->inject_usage <= 1);
         for (uint32_t k = 0; k < i; k++) FUZZ_CHECK(strcmp(u->name, c->upstreams[k].name) != 0);
     }
     for (uint32_t i = 0; i < c->route_count; i++) {
@@ -81,7 +83,8 @@ static void as_url(lar_slice text) {
     } else {
         lar_slice whole = lar_arena_printf(&a, "%s://%s%s", u.tls ? "https" : "http", u.authority, u.path);
         FUZZ_CHECK(whole.ptr && lar_url_parse(whole, &a, &again, &d) == LAR_OK);
-        FUZZ_CHECK(strcmp(u.host, again.host) == 0 && strcmp(u.path, again.path) == 0 && strcmp(u.authority, again.authority) == 0);
+        FUZZ_CHECK(strcmp(u.host, again.host) == 0 && strcmp(u.path, again.path) == 0 &&
+                   strcmp(u.authority, again.authority) == 0);
         FUZZ_CHECK(u.port == again.port && u.tls == again.tls && u.host_is_ip == again.host_is_ip);
     }
     lar_listen_config l;

@@ -66,7 +66,8 @@ void fixture_bad(const char *yaml, const lar_config_flag *flags, uint32_t count,
     assert_null(c);
     for (const char *p = parts; *p;) {
         size_t len = strcspn(p, "|");
-        if (!memmem(d.text, strlen(d.text), p, len)) fail_msg("'%.*s' is not in '%s', for:\n%s", (int)len, p, d.text, yaml ? yaml : "(no file)");
+        if (!memmem(d.text, strlen(d.text), p, len))
+            fail_msg("'%.*s' is not in '%s', for:\n%s", (int)len, p, d.text, yaml ? yaml : "(no file)");
         p += len + (p[len] == '|');
     }
 }

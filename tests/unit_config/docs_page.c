@@ -11,17 +11,20 @@ enum { PAGE_BYTES_MAX = 1 << 20 };
 static lar_error errors_page(lar_buf *out) {
     static const char *const retries[] = {
         [LAR_RETRY_NEVER] = "no", [LAR_RETRY_UNSENT] = "if nothing was sent", [LAR_RETRY_LATER] = "later"};
-    static const char *const blames[] = {
-        [LAR_BLAME_CLIENT] = "client", [LAR_BLAME_UPSTREAM] = "upstream", [LAR_BLAME_LARDER] = "larder", [LAR_BLAME_NOBODY] = ""};
-    lar_error e = lar_buf_printf(out,
-        "# Errors\n\n<!-- Generated from base/error.def by the target `docs`; edit that. -->\n\n"
-        "Errors that larder makes itself carry these names; the status is what a client gets where the error reaches one.\n"
-        "*Retry*: whether sending the request again can help. *Blame*: whose doing it is.\n\n"
-        "| name | status | retry | blame | meaning |\n|---|---|---|---|---|\n");
+    static const char *const blames[] = {[LAR_BLAME_CLIENT] = "client",
+                                         [LAR_BLAME_UPSTREAM] = "upstream",
+                                         [LAR_BLAME_LARDER] = "larder",
+                                         [LAR_BLAME_NOBODY] = ""};
+    lar_error e =
+        lar_buf_printf(out, "# Errors\n\n<!-- Generated from base/error.def by the target `docs`; edit that. -->\n\n"
+                            "Errors that larder makes itself carry these names; the status is what a client gets where "
+                            "the error reaches one.\n"
+                            "*Retry*: whether sending the request again can help. *Blame*: whose doing it is.\n\n"
+                            "| name | status | retry | blame | meaning |\n|---|---|---|---|---|\n");
     for (int i = LAR_OK + 1; !e && i < LAR_ERROR_COUNT; i++) {
         lar_error x = (lar_error)i;
-        e = lar_buf_printf(out, "| `%s` | %d | %s | %s | %s |\n", lar_error_name(x), lar_error_status(x), retries[lar_error_retry(x)],
-                           blames[lar_error_blame(x)], lar_error_text(x));
+        e = lar_buf_printf(out, "| `%s` | %d | %s | %s | %s |\n", lar_error_name(x), lar_error_status(x),
+                           retries[lar_error_retry(x)], blames[lar_error_blame(x)], lar_error_text(x));
     }
     return e;
 }
@@ -34,10 +37,11 @@ static lar_error metrics_page(lar_buf *out) {
 #include "base/metrics.def"
 #undef LAR_METRIC
     };
-    lar_error e = lar_buf_printf(out,
-        "# Metrics\n\n<!-- Generated from base/metrics.def by the target `docs`; edit that. -->\n\n"
-        "Served at `/metrics` of the admin listener (`admin.listen`) in the Prometheus text format. Histograms are in seconds.\n\n"
-        "| name | kind | meaning |\n|---|---|---|\n");
+    lar_error e =
+        lar_buf_printf(out, "# Metrics\n\n<!-- Generated from base/metrics.def by the target `docs`; edit that. -->\n\n"
+                            "Served at `/metrics` of the admin listener (`admin.listen`) in the Prometheus text "
+                            "format. Histograms are in seconds.\n\n"
+                            "| name | kind | meaning |\n|---|---|---|\n");
     for (unsigned i = 0; !e && i < sizeof rows / sizeof *rows; i++) {
         char name[64], kind[16];
         unsigned n = 0, k = 0;
@@ -57,7 +61,8 @@ static int compare(const lar_buf *page, const char *file) {
     if (f) (void)fclose(f);
     bool same = lar_slice_eq(lar_buf_slice(page), lar_buf_slice(&now));
     lar_buf_release(&now);
-    if (!same) (void)fprintf(stderr, "%s is not what its table says; build the target `docs` and commit the result\n", file);
+    if (!same)
+        (void)fprintf(stderr, "%s is not what its table says; build the target `docs` and commit the result\n", file);
     return same ? 0 : 1;
 }
 
@@ -74,7 +79,10 @@ int main(int argc, char **argv) {
     static const struct {
         const char *name;
         lar_error (*page)(lar_buf *out);
-    } pages[] = {{"config", lar_config_markdown}, {"sample", lar_config_sample}, {"errors", errors_page}, {"metrics", metrics_page}};
+    } pages[] = {{"config", lar_config_markdown},
+                 {"sample", lar_config_sample},
+                 {"errors", errors_page},
+                 {"metrics", metrics_page}};
     lar_buf text;
     lar_buf_init(&text, PAGE_BYTES_MAX);
     int code = 2;
@@ -84,7 +92,8 @@ int main(int argc, char **argv) {
         else if (argc == 4 && strcmp(argv[2], "--compare") == 0) code = compare(&text, argv[3]);
         else code = put(&text, argc == 4 ? argv[3] : NULL);
     }
-    if (code == 2) (void)fprintf(stderr, "usage: docs_page config|sample|errors|metrics [--write FILE | --compare FILE]\n");
+    if (code == 2)
+        (void)fprintf(stderr, "usage: docs_page config|sample|errors|metrics [--write FILE | --compare FILE]\n");
     lar_buf_release(&text);
     return code;
 }

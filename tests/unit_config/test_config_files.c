@@ -33,7 +33,8 @@ static void refused(void **state) {
         {UP "limits: {fields: }\n", "limits.fields: a number is missing"},
         {UP "limits: 5\n", "t.yaml:3:9: limits: must be a map"},
         {UP "limits: {body_bytes: 2GiB}\n", "limits.body_bytes: is out of range"},
-        {UP "limits: {body_bytes: 512MiB, buffer_bytes: 256MiB}\n", "t.yaml:3:22: limits.body_bytes: is over limits.buffer_bytes"},
+        {UP "limits: {body_bytes: 512MiB, buffer_bytes: 256MiB}\n",
+         "t.yaml:3:22: limits.body_bytes: is over limits.buffer_bytes"},
         {UP "timeouts: {head: 30}\n", "t.yaml:3:18: timeouts.head: needs a unit"},
         {UP "canon: {mode: maybe}\n", "t.yaml:3:15: canon.mode: must be off, report or on"},
         {UP "canon: {rules_off: [LR004, LR04]}\n", "t.yaml:3:20: canon.rules_off: unknown rule; did you mean LR004?"},
@@ -75,26 +76,33 @@ static void refused(void **state) {
         {"upstreams:\n  - name: a\n", "t.yaml:2:5: upstreams[0].url: is missing"},
         {"upstreams:\n  - url: ftp://a\n", "t.yaml:2:10: upstreams[0].url: must begin with"},
         {"upstreams:\n  - ulr: http://a\n", "t.yaml:2:5: upstreams[0]: unknown name 'ulr'; did you mean 'url'?"},
-        {"upstreams:\n  - {url: http://a, timeouts: {conect: 1s}}\n", "upstreams[0].timeouts: unknown name 'conect'; did you mean 'connect'?"},
-        {"upstreams:\n  - {url: http://a, timeouts: {connect: 1}}\n", "t.yaml:2:41: upstreams[0].timeouts.connect: needs a unit"},
+        {"upstreams:\n  - {url: http://a, timeouts: {conect: 1s}}\n",
+         "upstreams[0].timeouts: unknown name 'conect'; did you mean 'connect'?"},
+        {"upstreams:\n  - {url: http://a, timeouts: {connect: 1}}\n",
+         "t.yaml:2:41: upstreams[0].timeouts.connect: needs a unit"},
         {"upstreams:\n  - {url: http://a, profile: opnai}\n", "upstreams[0].profile: must be auto, generic"},
         {"upstreams:\n  - {url: http://a, name: \"a b\"}\n", "upstreams[0].name: only letters"},
         {"upstreams:\n  - url: http://a\n  - url: https://A\n", "t.yaml:3:5: upstreams[1].name: another upstream"},
-        {"upstreams:\n  - {name: x, url: http://a}\n  - {name: x, url: http://b}\n", "t.yaml:3:12: upstreams[1].name: another upstream"},
+        {"upstreams:\n  - {name: x, url: http://a}\n  - {name: x, url: http://b}\n",
+         "t.yaml:3:12: upstreams[1].name: another upstream"},
         {"upstreams:\n  - {url: http://a, pool: {max: 0}}\n", "upstreams[0].pool.max: is out of range"},
-        {"upstreams:\n  - {url: http://a, ca_file: absent.pem}\n", "ca_file of upstream a: the file named here cannot be opened"},
+        {"upstreams:\n  - {url: http://a, ca_file: absent.pem}\n",
+         "ca_file of upstream a: the file named here cannot be opened"},
         {"upstreams:\n  - {url: http://a, key_env: A, key_file: b}\n", "give key_env or key_file, not both"},
         /* routes */
         {UP "routes: {a: b}\n", "t.yaml:3:9: routes: must be a list"},
         {UP "routes:\n  - {prefix: /x}\n", "t.yaml:4:5: routes[0].upstream: is missing"},
-        {"upstreams: [{name: openai, url: http://a}]\nroutes:\n  - {upstream: opanai}\n", "t.yaml:3:16: routes[0].upstream: no upstream has this name; did you mean 'openai'?"},
+        {"upstreams: [{name: openai, url: http://a}]\nroutes:\n  - {upstream: opanai}\n",
+         "t.yaml:3:16: routes[0].upstream: no upstream has this name; did you mean 'openai'?"},
         {UP "routes:\n  - {prefix: x, upstream: 127.0.0.1}\n", "t.yaml:4:14: routes[0].prefix: must begin with /"},
         {UP "routes:\n  - {prefix: /a//b, upstream: 127.0.0.1}\n", "routes[0].prefix: must not hold //"},
         {UP "routes:\n  - {prefix: /a/../b, upstream: 127.0.0.1}\n", "routes[0].prefix: must not hold"},
         {UP "routes:\n  - {prefix: \"/a?b\", upstream: 127.0.0.1}\n", "routes[0].prefix: only letters"},
-        {UP "routes:\n  - {pass_through: true, upstream: 127.0.0.1}\n", "t.yaml:4:20: routes[0].pass_through: needs a prefix"},
+        {UP "routes:\n  - {pass_through: true, upstream: 127.0.0.1}\n",
+         "t.yaml:4:20: routes[0].pass_through: needs a prefix"},
         {UP "routes:\n  - {header: {name: X-A}, upstream: 127.0.0.1}\n", "routes[0].header.name: header needs both"},
-        {UP "routes:\n  - {header: {name: \"X A\", value: b}, upstream: 127.0.0.1}\n", "routes[0].header.name: is not the name"},
+        {UP "routes:\n  - {header: {name: \"X A\", value: b}, upstream: 127.0.0.1}\n",
+         "routes[0].header.name: is not the name"},
         {UP "routes:\n  - {header: X-A, upstream: 127.0.0.1}\n", "t.yaml:4:14: routes[0].header: must be a map"},
         /* keys and aliases */
         {UP "keys:\n  - {tenant: a}\n", "t.yaml:4:5: keys[0]: needs exactly one"},
@@ -102,7 +110,8 @@ static void refused(void **state) {
         {UP "keys:\n  - {tenant: a, sha256: abc}\n", "t.yaml:4:25: keys[0].sha256: must be 64 hex digits"},
         {UP "keys:\n  - {tenant: \"\", sha256: abc}\n", "keys[0].tenant: must have 1 to"},
         {UP "keys: [{tenant: a, sha256: 00000000000000000000000000000000000000000000000000000000000000aa},\n"
-            "  {tenant: b, sha256: 00000000000000000000000000000000000000000000000000000000000000AA}]\n", "t.yaml:4:23: keys[1].sha256: the same key"},
+            "  {tenant: b, sha256: 00000000000000000000000000000000000000000000000000000000000000AA}]\n",
+         "t.yaml:4:23: keys[1].sha256: the same key"},
         {UP "aliases: [a]\n", "t.yaml:3:10: aliases: must be a map"},
         {UP "aliases: {a: [b]}\n", "aliases: must be a model name"},
         {UP "aliases: {a: \"\"}\n", "aliases: must be a model name"},
@@ -120,11 +129,13 @@ static void everything_at_once(void **state) {
     lar_config *c = fixture_good(
         "listen: [127.0.0.1:0, '[::1]:0']\n"
         "upstreams:\n"
-        "  - {name: deepseek, url: https://api.deepseek.com/v1/, key_env: T_UP_KEY, timeouts: {connect: 5s, total: 0}, pool: {idle: 0}}\n"
+        "  - {name: deepseek, url: https://api.deepseek.com/v1/, key_env: T_UP_KEY, timeouts: {connect: 5s, total: 0}, "
+        "pool: {idle: 0}}\n"
         "  - {name: other, url: 'http://[::1]:9/x', profile: vllm, key_file: up.key, inject_usage: off}\n"
         "  - url: https://api.anthropic.com\n"
         "routes:\n"
-        "  - {prefix: /team-a/, model: 'gpt-*', header: {name: X-Env, value: test}, upstream: other, pass_through: true}\n"
+        "  - {prefix: /team-a/, model: 'gpt-*', header: {name: X-Env, value: test}, upstream: other, pass_through: "
+        "true}\n"
         "  - {prefix: /, pass_through: yes, upstream: api.anthropic.com}\n"
         "keys:\n"
         "  - {tenant: team-a, env: T_TEAM_KEY}\n"
@@ -222,7 +233,8 @@ static void secrets_are_checked_and_never_shown(void **state) {
         assert_int_equal(fixture_load(yaml, NULL, 0, &c, &d), LAR_CONFIG);
         if (strstr(d.text, "s3cret")) fail_msg("a secret in '%s'", d.text);
     }
-    fixture_bad(UP "keys: [{tenant: a, key: s3cret}]\n", NULL, 0, "secrets are not written into this file; use env, file or sha256");
+    fixture_bad(UP "keys: [{tenant: a, key: s3cret}]\n", NULL, 0,
+                "secrets are not written into this file; use env, file or sha256");
 }
 
 static void limits_of_a_file(void **state) {
@@ -259,8 +271,11 @@ static void a_byte_order_mark_is_skipped(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(refused), cmocka_unit_test(everything_at_once), cmocka_unit_test(secrets_are_checked_and_never_shown),
-        cmocka_unit_test(limits_of_a_file), cmocka_unit_test(a_byte_order_mark_is_skipped),
+        cmocka_unit_test(refused),
+        cmocka_unit_test(everything_at_once),
+        cmocka_unit_test(secrets_are_checked_and_never_shown),
+        cmocka_unit_test(limits_of_a_file),
+        cmocka_unit_test(a_byte_order_mark_is_skipped),
     };
     return cmocka_run_group_tests(tests, fixture_enter, fixture_leave);
 }

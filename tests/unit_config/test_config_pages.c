@@ -22,7 +22,8 @@ static void every_row_is_on_every_page(void **state) {
     for (uint32_t i = 0; i < t->count; i++) {
         char flag[100] = "  --", quoted[100];
         size_t n = strlen(flag);
-        for (const char *p = t->rows[i].path; *p && n + 2 < sizeof flag; p++) flag[n++] = *p == '.' || *p == '_' ? '-' : *p;
+        for (const char *p = t->rows[i].path; *p && n + 2 < sizeof flag; p++)
+            flag[n++] = *p == '.' || *p == '_' ? '-' : *p;
         flag[n++] = ' ';
         flag[n] = 0;
         has(&help, flag);
@@ -34,7 +35,8 @@ static void every_row_is_on_every_page(void **state) {
     for (int l = 0; l < 3; l++) {
         for (uint32_t i = 0; i < lists[l]->count; i++) has(&markdown, lists[l]->rows[i].help);
     }
-    static const char *const flags[] = {"--listen ", "--upstream ", "--profile ", "--canon ", "--store ", "--config FILE"};
+    static const char *const flags[] = {"--listen ", "--upstream ", "--profile ",
+                                        "--canon ",  "--store ",    "--config FILE"};
     for (size_t i = 0; i < sizeof flags / sizeof *flags; i++) has(&help, flags[i]);
     lar_buf_release(&help);
     lar_buf_release(&markdown);
@@ -108,7 +110,9 @@ static void a_full_buffer_is_an_error(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_row_is_on_every_page), cmocka_unit_test(the_sample_is_valid), cmocka_unit_test(a_full_buffer_is_an_error),
+        cmocka_unit_test(every_row_is_on_every_page),
+        cmocka_unit_test(the_sample_is_valid),
+        cmocka_unit_test(a_full_buffer_is_an_error),
     };
     return cmocka_run_group_tests(tests, fixture_enter, fixture_leave);
 }

@@ -38,8 +38,9 @@ static void one_flag_is_enough(void **state) {
         assert_int_equal(c->body_bytes_max, 64 << 20);
         lar_config_free(c);
     }
-    lar_config_flag more[] = {{"upstream", "http://x"}, {"profile", "vllm"}, {"canon", "report"}, {"store", "/tmp/s"},
-                              {"listen", "127.0.0.1:0"}, {"listen", "[::1]:0"}, {"log-level", "debug"}, {"log.level", "warn"}};
+    lar_config_flag more[] = {{"upstream", "http://x"}, {"profile", "vllm"},       {"canon", "report"},
+                              {"store", "/tmp/s"},      {"listen", "127.0.0.1:0"}, {"listen", "[::1]:0"},
+                              {"log-level", "debug"},   {"log.level", "warn"}};
     lar_config *c = load(NULL, more, 8);
     assert_int_equal(c->upstreams[0].profile, LAR_PROFILE_VLLM);
     assert_int_equal(c->canon, LAR_CANON_REPORT);
@@ -125,20 +126,31 @@ static void unknown_names_are_errors(void **state) {
     fixture_bad(NULL, &flag, 1, "--upstream: must not hold a user or password");
     lar_config_flag two[] = {{"upstream", "http://x"}, {"profile", "nobody"}};
     fixture_bad(NULL, two, 2, "--profile: must be auto, generic");
-    fixture_bad("upstreams: [{name: a, url: http://a}]\nroutes: [{upstream: a}]\n", two, 1, "--upstream: takes the place of the file's upstreams");
+    fixture_bad("upstreams: [{name: a, url: http://a}]\nroutes: [{upstream: a}]\n", two, 1,
+                "--upstream: takes the place of the file's upstreams");
 
     (void)setenv("LARDER_CANNON_MODE", "on", 1);
-    fixture_bad(UP, NULL, 0, "environment variable LARDER_CANNON_MODE: no such option; did you mean LARDER_CANON_MODE?");
+    fixture_bad(UP, NULL, 0,
+                "environment variable LARDER_CANNON_MODE: no such option; did you mean LARDER_CANON_MODE?");
     (void)unsetenv("LARDER_CANNON_MODE");
 }
 
 static void foreign_variables_are_left_alone(void **state) {
     (void)state;
-    static const char *const names[] = {"LARDER_PORT", "LARDER_SERVICE_HOST", "LARDER_SERVICE_PORT", "LARDER_PORT_8080_TCP_ADDR",
-                                        "LARDER_ADMIN_SERVICE_PORT_HTTP", "LARDER_TEST_ANYTHING", "LARDER_BIN", "LARDER_UP_KEY", "LARDER_TEAM_KEY"};
+    static const char *const names[] = {"LARDER_PORT",
+                                        "LARDER_SERVICE_HOST",
+                                        "LARDER_SERVICE_PORT",
+                                        "LARDER_PORT_8080_TCP_ADDR",
+                                        "LARDER_ADMIN_SERVICE_PORT_HTTP",
+                                        "LARDER_TEST_ANYTHING",
+                                        "LARDER_BIN",
+                                        "LARDER_UP_KEY",
+                                        "LARDER_TEAM_KEY"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) (void)setenv(names[i], "x1", 1);
     (void)setenv("LARDER_TEAM_KEY", "x2", 1);
-    lar_config_free(load("upstreams: [{url: http://a, key_env: LARDER_UP_KEY}]\nkeys: [{tenant: t, env: LARDER_TEAM_KEY}]\n", NULL, 0));
+    lar_config_free(
+        load("upstreams: [{url: http://a, key_env: LARDER_UP_KEY}]\nkeys: [{tenant: t, env: LARDER_TEAM_KEY}]\n", NULL,
+             0));
     fixture_bad(UP, NULL, 0, "no such option"); /* no key is called that here */
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) (void)unsetenv(names[i]);
 }
@@ -172,8 +184,12 @@ static void a_reload_reads_the_same_sources(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_flag_is_enough), cmocka_unit_test(later_sources_win), cmocka_unit_test(environment_makes_an_upstream),
-        cmocka_unit_test(unknown_names_are_errors), cmocka_unit_test(foreign_variables_are_left_alone), cmocka_unit_test(a_reload_reads_the_same_sources),
+        cmocka_unit_test(one_flag_is_enough),
+        cmocka_unit_test(later_sources_win),
+        cmocka_unit_test(environment_makes_an_upstream),
+        cmocka_unit_test(unknown_names_are_errors),
+        cmocka_unit_test(foreign_variables_are_left_alone),
+        cmocka_unit_test(a_reload_reads_the_same_sources),
     };
     return cmocka_run_group_tests(tests, fixture_enter, fixture_leave);
 }

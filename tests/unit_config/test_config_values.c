@@ -18,18 +18,36 @@ static void durations(void **state) {
         uint64_t ms;
         const char *error; /* NULL: fine */
     } rows[] = {
-        {"0", 0, NULL}, {"0s", 0, NULL}, {"250ms", 250, NULL}, {"30s", 30000, NULL}, {"5m", 300000, NULL}, {"1h", 3600000, NULL},
-        {"2d", 172800000, NULL}, {"30 s", 30000, NULL}, {"30", 0, "needs a unit"}, {"", 0, "missing"}, {"s", 0, "missing"},
-        {"-1s", 0, "missing"}, {"+1s", 0, "missing"}, {"1.5s", 0, "needs a unit"}, {"30S", 0, "needs a unit"}, {"1m30s", 0, "needs a unit"},
-        {"30sec", 0, "needs a unit"}, {"010s", 0, "leading zero"}, {"1e3ms", 0, "needs a unit"}, {"0x10ms", 0, "needs a unit"},
-        {"99999999999999999999s", 0, "too large"}, {"18446744073709551615d", 0, "too large"},
+        {"0", 0, NULL},
+        {"0s", 0, NULL},
+        {"250ms", 250, NULL},
+        {"30s", 30000, NULL},
+        {"5m", 300000, NULL},
+        {"1h", 3600000, NULL},
+        {"2d", 172800000, NULL},
+        {"30 s", 30000, NULL},
+        {"30", 0, "needs a unit"},
+        {"", 0, "missing"},
+        {"s", 0, "missing"},
+        {"-1s", 0, "missing"},
+        {"+1s", 0, "missing"},
+        {"1.5s", 0, "needs a unit"},
+        {"30S", 0, "needs a unit"},
+        {"1m30s", 0, "needs a unit"},
+        {"30sec", 0, "needs a unit"},
+        {"010s", 0, "leading zero"},
+        {"1e3ms", 0, "needs a unit"},
+        {"0x10ms", 0, "needs a unit"},
+        {"99999999999999999999s", 0, "too large"},
+        {"18446744073709551615d", 0, "too large"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         uint64_t ms = 0;
         lar_diag d = {0};
         lar_error e = lar_value_ms(lar_slice_cstr(rows[i].text), &ms, &d);
         if (!rows[i].error && (e || ms != rows[i].ms)) fail_msg("%s: %s", rows[i].text, d.text);
-        if (rows[i].error && (e != LAR_INVALID || !strstr(d.text, rows[i].error))) fail_msg("%s gives '%s'", rows[i].text, d.text);
+        if (rows[i].error && (e != LAR_INVALID || !strstr(d.text, rows[i].error)))
+            fail_msg("%s gives '%s'", rows[i].text, d.text);
     }
 }
 
@@ -40,17 +58,31 @@ static void sizes(void **state) {
         uint64_t bytes;
         const char *error;
     } rows[] = {
-        {"0", 0, NULL}, {"1024", 1024, NULL}, {"1B", 1, NULL}, {"64KiB", 65536, NULL}, {"1 MiB", 1048576, NULL}, {"1GiB", 1073741824, NULL},
-        {"1TiB", 1099511627776, NULL}, {"16777215TiB", 16777215ull << 40, NULL}, {"16777216TiB", 0, "too large"}, {"64K", 0, "unknown unit"},
-        {"64KB", 0, "unknown unit"}, {"64kib", 0, "unknown unit"}, {"1.5MiB", 0, "unknown unit"}, {"MiB", 0, "missing"}, {"-1", 0, "missing"},
-        {"18446744073709551615", UINT64_MAX, NULL}, {"18446744073709551616", 0, "too large"},
+        {"0", 0, NULL},
+        {"1024", 1024, NULL},
+        {"1B", 1, NULL},
+        {"64KiB", 65536, NULL},
+        {"1 MiB", 1048576, NULL},
+        {"1GiB", 1073741824, NULL},
+        {"1TiB", 1099511627776, NULL},
+        {"16777215TiB", 16777215ull << 40, NULL},
+        {"16777216TiB", 0, "too large"},
+        {"64K", 0, "unknown unit"},
+        {"64KB", 0, "unknown unit"},
+        {"64kib", 0, "unknown unit"},
+        {"1.5MiB", 0, "unknown unit"},
+        {"MiB", 0, "missing"},
+        {"-1", 0, "missing"},
+        {"18446744073709551615", UINT64_MAX, NULL},
+        {"18446744073709551616", 0, "too large"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         uint64_t v = 0;
         lar_diag d = {0};
         lar_error e = lar_value_bytes(lar_slice_cstr(rows[i].text), &v, &d);
         if (!rows[i].error && (e || v != rows[i].bytes)) fail_msg("%s: %s", rows[i].text, d.text);
-        if (rows[i].error && (e != LAR_INVALID || !strstr(d.text, rows[i].error))) fail_msg("%s gives '%s'", rows[i].text, d.text);
+        if (rows[i].error && (e != LAR_INVALID || !strstr(d.text, rows[i].error)))
+            fail_msg("%s gives '%s'", rows[i].text, d.text);
     }
 }
 
@@ -90,7 +122,8 @@ static void good_urls(void **state) {
         {"http://127.0.0.1:9000", "127.0.0.1", "", "127.0.0.1:9000", 9000, false, true},
         {"http://[::1]:9000/v1", "::1", "/v1", "[::1]:9000", 9000, false, true},
         {"https://[2001:DB8::1]", "2001:db8::1", "", "[2001:db8::1]", 443, true, true},
-        {"http://my_host-1.svc.cluster.local:65535", "my_host-1.svc.cluster.local", "", "my_host-1.svc.cluster.local:65535", 65535, false, false},
+        {"http://my_host-1.svc.cluster.local:65535", "my_host-1.svc.cluster.local", "",
+         "my_host-1.svc.cluster.local:65535", 65535, false, false},
         {"https://host/a%20b/~x;y=1", "host", "/a%20b/~x;y=1", "host", 443, true, false},
         {"https://1and1.example", "1and1.example", "", "1and1.example", 443, true, false},
     };
@@ -115,20 +148,61 @@ static void bad_urls(void **state) {
     static const struct {
         const char *text, *error;
     } rows[] = {
-        {"", "missing"}, {"api.deepseek.com", "must begin with"}, {"//host", "must begin with"}, {"https:/host", "must begin with"},
-        {"https:host", "must begin with"}, {"ftp://host", "other schemes"}, {"file:///etc/passwd", "other schemes"}, {" https://host", "other schemes"},
-        {"://host", "other schemes"}, {"https://", "host is missing"}, {"https:///v1", "host is missing"}, {"http://:80", "host is missing"},
-        {"https://user@host", "user or password"}, {"https://user:s3cret-x@host/v1", "user or password"}, {"https://host/v1?key=s3cret-x", "query"},
-        {"https://host?", "query"}, {"https://host/#frag", "fragment"}, {"https://host:0", "port"}, {"https://host:65536", "port"},
-        {"https://host:", "port"}, {"https://host:080", "port"}, {"https://host:-1", "port"}, {"https://host:+80", "port"}, {"https://host:8o", "port"},
-        {"https://host:99999999999999999999", "port"}, {"https://a:1:2", "brackets"}, {"https://::1", "brackets"}, {"https://[::1", "] of the IPv6"},
-        {"https://[::1]x", "colon and the port"}, {"https://[::1%25eth0]", "no IPv6"}, {"https://[1.2.3.4]", "no IPv6"}, {"https://[]", "no IPv6"},
-        {"https://[::g]", "no IPv6"}, {"https://a..b", "empty part"}, {"https://.a", "empty part"}, {"https://a.", "empty part"},
-        {"https://h\xc3\xb6st", "xn--"}, {"https://ho st", "not allowed"}, {"https://ho%41st", "not allowed"}, {"https://host\\@evil", "backslash"},
-        {"https://127.1", "IPv4"}, {"https://2130706433", "IPv4"}, {"https://0x7f.0.0.0x1", "IPv4"}, {"https://1.2.3.256", "IPv4"},
-        {"https://1.2.3.4.5", "IPv4"}, {"https://host/a//b", "segment"}, {"https://host/../x", "segment"}, {"https://host/a/./b", "segment"},
-        {"https://host/a b", "not allowed"}, {"https://host/a\x01", "not allowed"}, {"https://host/\"", "not allowed"}, {"https://host/a%2", "hex"},
-        {"https://host/a%zz", "hex"}, {"https://host/v1/chat/completions", "endpoint"}, {"https://host/v1/messages/", "endpoint"},
+        {"", "missing"},
+        {"api.deepseek.com", "must begin with"},
+        {"//host", "must begin with"},
+        {"https:/host", "must begin with"},
+        {"https:host", "must begin with"},
+        {"ftp://host", "other schemes"},
+        {"file:///etc/passwd", "other schemes"},
+        {" https://host", "other schemes"},
+        {"://host", "other schemes"},
+        {"https://", "host is missing"},
+        {"https:///v1", "host is missing"},
+        {"http://:80", "host is missing"},
+        {"https://user@host", "user or password"},
+        {"https://user:s3cret-x@host/v1", "user or password"},
+        {"https://host/v1?key=s3cret-x", "query"},
+        {"https://host?", "query"},
+        {"https://host/#frag", "fragment"},
+        {"https://host:0", "port"},
+        {"https://host:65536", "port"},
+        {"https://host:", "port"},
+        {"https://host:080", "port"},
+        {"https://host:-1", "port"},
+        {"https://host:+80", "port"},
+        {"https://host:8o", "port"},
+        {"https://host:99999999999999999999", "port"},
+        {"https://a:1:2", "brackets"},
+        {"https://::1", "brackets"},
+        {"https://[::1", "] of the IPv6"},
+        {"https://[::1]x", "colon and the port"},
+        {"https://[::1%25eth0]", "no IPv6"},
+        {"https://[1.2.3.4]", "no IPv6"},
+        {"https://[]", "no IPv6"},
+        {"https://[::g]", "no IPv6"},
+        {"https://a..b", "empty part"},
+        {"https://.a", "empty part"},
+        {"https://a.", "empty part"},
+        {"https://h\xc3\xb6st", "xn--"},
+        {"https://ho st", "not allowed"},
+        {"https://ho%41st", "not allowed"},
+        {"https://host\\@evil", "backslash"},
+        {"https://127.1", "IPv4"},
+        {"https://2130706433", "IPv4"},
+        {"https://0x7f.0.0.0x1", "IPv4"},
+        {"https://1.2.3.256", "IPv4"},
+        {"https://1.2.3.4.5", "IPv4"},
+        {"https://host/a//b", "segment"},
+        {"https://host/../x", "segment"},
+        {"https://host/a/./b", "segment"},
+        {"https://host/a b", "not allowed"},
+        {"https://host/a\x01", "not allowed"},
+        {"https://host/\"", "not allowed"},
+        {"https://host/a%2", "hex"},
+        {"https://host/a%zz", "hex"},
+        {"https://host/v1/chat/completions", "endpoint"},
+        {"https://host/v1/messages/", "endpoint"},
     };
     lar_arena a;
     lar_arena_init(&a, 1 << 20);
@@ -157,12 +231,24 @@ static void listen_addresses(void **state) {
         uint16_t port;
         const char *error;
     } rows[] = {
-        {"127.0.0.1:8080", "127.0.0.1", 8080, NULL}, {"0.0.0.0:0", "0.0.0.0", 0, NULL}, {"[::]:8080", "::", 8080, NULL},
-        {"[::1]:65535", "::1", 65535, NULL}, {"localhost:1", "127.0.0.1", 1, NULL}, {"", "", 0, "must be an address"},
-        {":8080", "", 0, "must be an address"}, {"8080", "", 0, "must be an address"}, {"127.0.0.1", "", 0, "port is missing"},
-        {"*:8080", "", 0, "must be an address"}, {"example.com:80", "", 0, "must be an address"}, {"::1:8080", "", 0, "brackets"},
-        {"[::1]", "", 0, "port is missing"}, {"127.0.0.1:65536", "", 0, "port"}, {"127.0.0.1:", "", 0, "port"},
-        {"127.0.0.1:8080/", "", 0, "port"}, {"http://127.0.0.1:8080", "", 0, "brackets"}, {"127.1:80", "", 0, "must be an address"},
+        {"127.0.0.1:8080", "127.0.0.1", 8080, NULL},
+        {"0.0.0.0:0", "0.0.0.0", 0, NULL},
+        {"[::]:8080", "::", 8080, NULL},
+        {"[::1]:65535", "::1", 65535, NULL},
+        {"localhost:1", "127.0.0.1", 1, NULL},
+        {"", "", 0, "must be an address"},
+        {":8080", "", 0, "must be an address"},
+        {"8080", "", 0, "must be an address"},
+        {"127.0.0.1", "", 0, "port is missing"},
+        {"*:8080", "", 0, "must be an address"},
+        {"example.com:80", "", 0, "must be an address"},
+        {"::1:8080", "", 0, "brackets"},
+        {"[::1]", "", 0, "port is missing"},
+        {"127.0.0.1:65536", "", 0, "port"},
+        {"127.0.0.1:", "", 0, "port"},
+        {"127.0.0.1:8080/", "", 0, "port"},
+        {"http://127.0.0.1:8080", "", 0, "brackets"},
+        {"127.1:80", "", 0, "must be an address"},
     };
     lar_arena a;
     lar_arena_init(&a, 1 << 20);
@@ -209,7 +295,8 @@ static void suggestions(void **state) {
 
 static void every_default_is_valid(void **state) {
     (void)state;
-    const lar_option_table *tables[] = {lar_option_scalars(), lar_option_upstream(), lar_option_route(), lar_option_key()};
+    const lar_option_table *tables[] = {lar_option_scalars(), lar_option_upstream(), lar_option_route(),
+                                        lar_option_key()};
     union {
         lar_config c;
         lar_upstream_raw u;
@@ -224,7 +311,8 @@ static void every_default_is_valid(void **state) {
         for (uint32_t i = 0; i < tables[t]->count; i++) {
             const lar_option_row *row = &tables[t]->rows[i];
             lar_diag d = {0};
-            if (lar_option_set(row, &base, lar_slice_cstr(row->def), &a, &d)) fail_msg("%s: the default %s", row->path, d.text);
+            if (lar_option_set(row, &base, lar_slice_cstr(row->def), &a, &d))
+                fail_msg("%s: the default %s", row->path, d.text);
             assert_true(row->min <= row->max);
             const char *dot = strchr(row->path, '.');
             assert_true(!dot || !strchr(dot + 1, '.'));
@@ -246,19 +334,32 @@ static void ranges_hold(void **state) {
         bool ms = row->type == LAR_OPTION_MS;
         if (!ms && row->type != LAR_OPTION_U32 && row->type != LAR_OPTION_BYTES) continue;
         lar_diag d = {0};
-        assert_int_equal(lar_option_set(row, &c, lar_arena_printf(&a, "%llu%s", (unsigned long long)row->max, ms ? "ms" : ""), &a, &d), LAR_OK);
-        assert_int_equal(lar_option_set(row, &c, lar_arena_printf(&a, "%llu%s", (unsigned long long)row->max + 1, ms ? "ms" : ""), &a, &d), LAR_INVALID);
+        assert_int_equal(lar_option_set(row, &c,
+                                        lar_arena_printf(&a, "%llu%s", (unsigned long long)row->max, ms ? "ms" : ""),
+                                        &a, &d),
+                         LAR_OK);
+        assert_int_equal(
+            lar_option_set(row, &c, lar_arena_printf(&a, "%llu%s", (unsigned long long)row->max + 1, ms ? "ms" : ""),
+                           &a, &d),
+            LAR_INVALID);
         assert_non_null(strstr(d.text, "out of range"));
-        if (row->min) assert_int_equal(lar_option_set(row, &c, lar_arena_printf(&a, "%llu%s", (unsigned long long)row->min - 1, ms ? "ms" : ""), &a, &d), LAR_INVALID);
+        if (row->min)
+            assert_int_equal(lar_option_set(row, &c,
+                                            lar_arena_printf(&a, "%llu%s", (unsigned long long)row->min - 1,
+                                                             ms ? "ms" : ""),
+                                            &a, &d),
+                             LAR_INVALID);
     }
     lar_arena_release(&a);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(durations), cmocka_unit_test(sizes), cmocka_unit_test(booleans_and_texts), cmocka_unit_test(good_urls),
-        cmocka_unit_test(bad_urls), cmocka_unit_test(listen_addresses), cmocka_unit_test(suggestions),
-        cmocka_unit_test(every_default_is_valid), cmocka_unit_test(ranges_hold),
+        cmocka_unit_test(durations),          cmocka_unit_test(sizes),
+        cmocka_unit_test(booleans_and_texts), cmocka_unit_test(good_urls),
+        cmocka_unit_test(bad_urls),           cmocka_unit_test(listen_addresses),
+        cmocka_unit_test(suggestions),        cmocka_unit_test(every_default_is_valid),
+        cmocka_unit_test(ranges_hold),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
