@@ -1,0 +1,64 @@
+#!/bin/sh
+# The command line: exit statuses, where messages go, and what they say. usage: command_line.sh LARDER
+larder=$1
+dir=$(mktemp -d) || exit 1
+trap 'rm -rf "$dir"' EXIT
+cd "$dir" || exit 1
+failed=0
+
+# expect STATUS STREAM TEXT ARGS...: STREAM is out or err, and the other one stays empty.
+expect() {
+    status=$1 stream=$2 text=$3
+    shift 3
+    env -i PATH="$PATH" ${vars-} "$larder" "$@" >out 2>err </dev/null
+    got=$?
+    other=out
+    [ "$stream" = out ] && other=err
+    if [ $got -ne "$status" ] || ! grep -qF -e "$text" "$stream" || [ -s $other ]; then
+        echo "larder $*: status $got, not $status, or '$text' is not in std$stream:"
+        cat out err
+        failed=1
+    fi
+}
+
+printf 'upstreams:\n  - url: http://127.0.0.1:9\n' >good.yaml
+printf 'upstreams:\n  - url: http://127.0.0.1:9\nlisetn: 127.0.0.1:1\n' >bad.yaml
+
+expect 0 out 'larder ' version
+expect 0 out 'larder ' --version
+expect 0 out 'larder serve' help
+expect 0 out 'larder serve' -h
+expect 2 err 'larder serve'
+expect 2 err "did you mean 'serve'?" srve
+expect 2 err 'larder help' qqqqqqqqqqqqqqqqqqqq
+expect 0 out 'LR001' rules
+expect 2 err 'no arguments' rules x
+expect 0 out 'is valid: 1 listener(s), 1 upstream(s)' check -c good.yaml
+expect 0 out 'is valid' config check -c good.yaml
+expect 0 out 'is valid' config check --config=good.yaml --limits-fields=9
+expect 0 out 'is valid' check --upstream http://127.0.0.1:9
+expect 3 err "bad.yaml:3:1: unknown name 'lisetn'; did you mean 'listen'?" check -c bad.yaml
+expect 3 err 'absent.yaml' check -c absent.yaml
+expect 3 err 'no upstream' check
+expect 3 err 'limits-fields: is out of range' check -c good.yaml --limits-fields 1
+expect 2 err 'did you mean --upstream?' check --upstrem http://x
+expect 2 err 'a value is missing' check -c
+expect 2 err 'unexpected argument' check good.yaml
+expect 2 err 'unexpected argument' check --
+expect 3 err "bad.yaml:3:1" serve -c bad.yaml
+expect 2 err 'usage: larder config' config
+expect 2 err 'usage: larder config' config docs
+expect 0 out '# Configuration' config docs --markdown
+expect 0 out 'upstreams:' config docs --sample
+expect 0 out '--limits-head-bytes' config docs --help
+expect 0 out '--limits-head-bytes' serve --help
+vars=LARDER_CANON_MODE=sometimes
+expect 3 err 'LARDER_CANON_MODE: must be off, report or on' check -c good.yaml
+vars=LARDER_UPSTREAM=http://127.0.0.1:9
+expect 0 out 'is valid' check
+vars=
+env -i "$larder" config docs --sample >/dev/full 2>err
+[ $? -eq 1 ] || { echo 'a full disk is not noticed'; failed=1; }
+
+[ $failed -eq 0 ] && echo 'the command line is as described'
+exit $failed
