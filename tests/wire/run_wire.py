@@ -34,6 +34,7 @@ def arguments():
     p.add_argument("-j", type=int, default=3)
     p.add_argument("--seed", type=int, default=None)
     p.add_argument("--cuts", default="", help="whole, bytes, random, each: only these ways of cutting")
+    p.add_argument("--skip", default="", help="leave out checks that hold for every message: id, or a field name")
     p.add_argument("-v", action="store_true")
     return p.parse_args()
 
@@ -180,7 +181,8 @@ class Suite:
         label = "cuts client=%s upstream=%s" % (client, upstream)
         if variant:
             label += " with " + ", ".join("%s=%r" % v for v in variant.items())
-        run = wire_play.Run(x, values, label, wire_play.Cutter(client, self.seed), wire_play.Cutter(upstream, self.seed + 1))
+        cutters = wire_play.Cutter(client, self.seed), wire_play.Cutter(upstream, self.seed + 1)
+        run = wire_play.Run(x, values, label, cutters, self.options.skip.split(","))
         began = time.monotonic()
         group.play(run)
         if self.options.v:

@@ -192,6 +192,8 @@ def first_line_fits(actual, wanted):
     if re.fullmatch(r"[0-9x]{3}(\|[0-9x]{3})*", wanted):
         m = re.match(r"HTTP/1\.[01] (\d{3})", actual)
         return bool(m) and any(re.fullmatch(w.replace("x", r"\d"), m.group(1)) for w in wanted.split("|"))
+    if re.match(r"\d{3} ", wanted):
+        return actual == "HTTP/1.1 " + wanted
     if wanted.startswith("/") and wanted.endswith("/") and " " not in wanted:
         return re.fullmatch(wanted[1:-1], actual) is not None
     return actual == wanted

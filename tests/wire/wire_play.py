@@ -57,11 +57,11 @@ def abort(sock):
 
 
 class Run:
-    def __init__(self, exchange, values, name, client_cut, upstream_cut):
+    def __init__(self, exchange, values, name, cutters, skip=()):
         self.exchange = exchange
         self.values = values
         self.name = name
-        self.client_cut, self.upstream_cut = client_cut, upstream_cut
+        self.client_cut, self.upstream_cut = cutters
         self.failures = []
         self.lock = threading.Lock()
         self.events = {}
@@ -73,7 +73,7 @@ class Run:
         self.over = False
         self.blocks, self.same = {}, {}
         self.received = bytearray()
-        self.skip = set(exchange.option("checks").replace("no-", "").split())
+        self.skip = set(exchange.option("checks").replace("no-", "").split()) | set(skip)
         self.expand_blocks()
         self.collect_turns()
 
@@ -135,6 +135,7 @@ class End:
         self.run, self.sock, self.cut = run, sock, cut
         self.reader = wire_http.Reader(kind)
         self.closed = None   # "eof" or "reset" once the peer has closed
+        self.may_close = True   # the last answer, or the file, says so
 
     def send(self, data):
         try:
@@ -232,6 +233,7 @@ class End:
 
     def do_gone(self, args, section):
         """The peer must close (either way) in time; bytes before that do not matter."""
+        self.may_close = True
         limit = int(args[0]) / 1000 if args else 2.0
         self.pull_until(lambda: False, limit)
         if not self.closed:
@@ -285,9 +287,12 @@ class Client(End):
         sock = socket.create_connection(address, timeout=WAIT_S)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         super().__init__(run, sock, "response", run.client_cut)
+        self.sent_10 = False
 
     def sends(self, section):
-        self.perform(self.run.blocks[id(section)].ops, section)
+        block = self.run.blocks[id(section)]
+        self.sent_10 = b"HTTP/1.0\r\n" in block.wire()[:4096]
+        self.perform(block.ops, section)
 
     def expects(self, section):
         run, at = self.run, where(section, self.run)
@@ -322,14 +327,18 @@ class Client(End):
         differences = wire_http.compare(m, e, section.has("exact")) + wire_http.invariants(m, "response", run.skip)
         if differences:
             run.fail(at, differences)
+        self.may_close = ("close" in ",".join(m.get("connection")).lower() or m.framing == "close" or not m.complete
+                          or self.sent_10)
         if not self.closed and not m.fault:
             self.reader.next()
             self.reader.run()
         for words in e.checks:
             if words[0] == "then":
-                self.then(words[1], section)
+                self.then(words[1], section, m)
 
-    def then(self, what, section):
+    def then(self, what, section, m):
+        if what in ("closed", "fin") and not self.may_close:
+            self.run.fail(where(section, self.run), "the answer does not say Connection: close")
         if what == "open":
             self.do_open(["60"], section)
         elif what in ("closed", "fin") and not self.closed:
@@ -350,6 +359,8 @@ class Client(End):
         rest = bytes(self.reader.data) or self.reader.message.first.encode() + bytes(self.reader.message.body)
         if rest and not self.reader.message.fault and not (self.reader.message.complete or self.closed):
             self.run.fail("at the end", "bytes nobody expected: " + wire_http.show(rest))
+        if self.closed in ("eof", "reset") and not self.may_close:
+            self.run.fail("at the end", "the connection was closed, but the last answer does not say so")
         try:
             self.sock.close()
         except OSError:
@@ -518,7 +529,7 @@ class Upstream:
             time.sleep(0.002)
         if run.taken < len(run.turns) and not run.turns[run.taken][0].has("optional"):
             run.fail(where(run.turns[run.taken][0], run), "the upstream was not asked")
-        elif run.unfinished:
+        elif run.unfinished and not run.failures:
             run.fail("upstream", "the script did not come to its end")
         run.over = True
         ends, self.ends = self.ends, []

@@ -267,11 +267,14 @@ def expect_block(section, values, same_body=None):
     for row in rows[:blank]:
         if row.startswith("%"):
             continue
-        if e.first is None:
+        is_field = row.startswith("!") or re.match(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+:", expand(row, values))
+        if e.first is None and not e.fields and not is_field:
             e.first = expand(row, values).decode("latin-1")
         elif row.startswith("!"):
             e.fields.append((row[1:].strip(), "", "absent"))
         else:
+            if row.startswith("<"):   # a whole line from a variant
+                row = expand(row, values).decode("utf-8", "surrogateescape")
             name, _, value = row.partition(":")
             value = value.strip()
             if len(value) > 1 and value[0] == "/" and value[-1] == "/":
