@@ -153,5 +153,8 @@ int main(int argc, char **argv) {
     double each = idle_kb > before_kb && before_kb ? (double)(idle_kb - before_kb) / (double)l->clients : 0.0;
     (void)printf("%s,%zu,%zu,%zu,%" PRIu64 ",%" PRIu64 ",%.2f\n", bench_option(argc, argv, "--label", "idle"), l->clients,
                  alive, l->failed, before_kb, idle_kb, each);
-    return l->failed || alive != l->clients;
+    int status = l->failed || alive != l->clients;
+    free(l->all);
+    free(l);
+    return status;
 }

@@ -1,3 +1,4 @@
+# shellcheck shell=bash disable=SC2154,SC2034
 # Functions of run.sh: starts every peer on a free port of loopback, one core and one worker each, and finds its processes.
 # peers: names in the order of the rounds; address[NAME]; pids[NAME].
 declare -A address pids family family_of

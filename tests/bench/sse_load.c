@@ -211,5 +211,9 @@ int main(int argc, char **argv) {
     l->sample_from_ns = l->begin_ns + 1500000000u;
     l->sample_to_ns = l->begin_ns + (seconds + 1) * 1000000000u - 100000000u;
     uint64_t during_kb = load_run(l, pid, l->begin_ns + (seconds + 15) * 1000000000u);
-    return report(l, bench_option(argc, argv, "--label", "sse"), before_kb, during_kb);
+    int status = report(l, bench_option(argc, argv, "--label", "sse"), before_kb, during_kb);
+    free(l->samples);
+    free(l->all);
+    free(l);
+    return status;
 }

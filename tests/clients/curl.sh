@@ -51,7 +51,7 @@ check "an event stream" head_has '^content-type: text/event-stream'
 check "ends with [DONE]" body_has 'data: [DONE]'
 
 # A slow answer is printed as it comes: the first event is there long before the stream ends.
-name='stream without delay' code= result=0
+name='stream without delay' code='' result=0
 mkfifo "$tmp/pipe"
 curl -sSN --max-time 60 -H 'Content-Type: application/json' -o "$tmp/pipe" \
   -d '{"model":"drip-100","stream":true,"messages":[{"role":"user","content":"slow"}]}' "$chat" 2>"$tmp/error" &

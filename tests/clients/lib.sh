@@ -1,3 +1,4 @@
+# shellcheck shell=bash disable=SC2154,SC2034
 # Functions of run.sh: start and stop the two programs, install pinned packages, skip with a reason.
 
 skip() {
