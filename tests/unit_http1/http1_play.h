@@ -19,7 +19,7 @@ typedef struct http1_play {
     bool to_head;     /* every answer belongs to a HEAD request */
     bool close;       /* the peer closes after the last byte */
     bool full;        /* heads with all fields; else method and target, or the status */
-    uint64_t body_bytes; /* out: sum over BODY events */
+    uint64_t body_bytes; /* out: sum over BODY events of the last message */
 } http1_play;
 
 #define PLAY_LIMITS ((lar_http1_limits){.head_bytes_max = 65536, .fields_max = 100, .body_bytes_max = UINT64_MAX})
@@ -50,17 +50,25 @@ static inline void play_event(http1_play *y, lar_http1 *p, lar_http1_event e, la
     if (*in_body && e != LAR_HTTP1_BODY) play_add(out, "]");
     switch (e) {
     case LAR_HTTP1_MORE: return;
-    case LAR_HTTP1_HEAD_END: play_head(y, lar_http1_head_of(p), out); break;
+    case LAR_HTTP1_HEAD_END:
+        y->body_bytes = 0;
+        play_head(y, lar_http1_head_of(p), out);
+        break;
     case LAR_HTTP1_BODY:
         PLAY_CHECK(body.len > 0);
         y->body_bytes += body.len;
         if (!*in_body) play_add(out, "[");
         PLAY_CHECK(!lar_buf_add_slice(out, body));
         break;
-    case LAR_HTTP1_END:
+    case LAR_HTTP1_END: {
+        const lar_http1_head *h = lar_http1_head_of(p);
         play_add(out, ".");
         PLAY_CHECK(lar_http1_idle(p));
+        PLAY_CHECK(h->has_body || y->body_bytes == 0);
+        PLAY_CHECK(!h->has_body || h->chunked || !h->has_length || y->body_bytes == h->length);
+        PLAY_CHECK(y->type == LAR_HTTP1_RESPONSE || y->body_bytes <= y->limits.body_bytes_max);
         break;
+    }
     case LAR_HTTP1_FAIL:
         play_add(out, "!");
         play_add(out, lar_error_name(lar_http1_error(p)));
