@@ -125,8 +125,8 @@ LAR_MUST_USE lar_error lar_config_reload(const lar_config *now, lar_config **out
 bool lar_config_is_flag(const char *name);
 /* NULL is allowed. Credentials are wiped. */
 void lar_config_free(lar_config *c);
-/* For a reload: appends the paths of the options that differ and need a restart, separated by blanks; returns how many.
- * (Listeners are no such option; compare them apart.) */
+/* For a reload: appends the names of the options and lists that differ and need a restart, separated by blanks; returns
+ * how many. */
 uint32_t lar_config_restart_names(const lar_config *now, const lar_config *next, lar_buf *out);
 
 /* The URL of an upstream. `path` keeps what was written but for trailing slashes: whoever joins it with a request's

@@ -82,9 +82,10 @@ static lar_error check_hosts(lar_loader *l) {
     for (const char *rest = l->config->hosts; next_word(&rest, &word);) {
         for (size_t i = 0; i < word.len; i++) {
             char c = word.ptr[i];
-            bool ok = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || strchr("-._:[]", c);
+            bool ok = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                      strchr(word.ptr[0] == '[' ? ".:[]" : "-._", c);
             if (!ok && !lar_slice_eq_cstr(word, "*"))
-                return fail_row(l, "hosts", "must be host names without scheme and path, or a single '*'");
+                return fail_row(l, "hosts", "must be host names without scheme, port and path, or a single '*'");
         }
     }
     return LAR_OK;

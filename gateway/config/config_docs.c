@@ -116,62 +116,73 @@ static lar_error markdown_list(lar_buf *out, const char *title, const char *text
 }
 
 static const char markdown_head[] =
-    "# Configuration\n\n"
-    "<!-- Generated from gateway/config/config.def and lists.def by `larder config docs --markdown`; edit those. "
-    "-->\n\n"
-    "`larder serve -c larder.yaml`. A file with every option is "
-    "[deploy/larder.example.yaml](../deploy/larder.example.yaml);\n"
-    "`larder check -c larder.yaml` says whether a file is valid without starting anything.\n\n"
-    "**Sources.** Later ones win: defaults, the file, `LARDER_*` environment variables, flags. The variable of\n"
-    "`limits.head_bytes` is `LARDER_LIMITS_HEAD_BYTES`, its flag `--limits-head-bytes`. A flag or a variable that is "
-    "not\n"
-    "known is an error, as an unknown name in the file is. Variables that begin with `LARDER_TEST_` or `LARDER_BIN`, "
-    "those\n"
-    "that Kubernetes sets for a service called larder (`LARDER_PORT`, `LARDER_SERVICE_HOST`, ...), and those that the\n"
-    "configuration names as holding a key are left alone.\n\n"
-    "**Values.** Durations are a whole number and a unit: `ms`, `s`, `m`, `h`, `d`; only `0` needs none. Sizes are "
-    "bytes, or a\n"
-    "whole number and `KiB`, `MiB`, `GiB`, `TiB`. Truth is `true`, `yes`, `on`, `false`, `no`, `off`. Options whose "
-    "values\n"
-    "are a list take `[a, b]` in the file and `\"a b\"` elsewhere. The file is UTF-8 YAML of at most 1 MiB, one "
-    "document,\n"
-    "without anchors, aliases and tags; a name that stands twice is an error.\n\n"
-    "**Secrets** never stand in the file, in a flag or in a URL: they come from an environment variable or a file (one "
-    "line,\n"
-    "at most 8 KiB, printable ASCII without blanks). Messages about a configuration never repeat a value.\n\n"
-    "**Reload.** On SIGHUP all sources are read again. A configuration with a mistake changes nothing. Options marked\n"
-    "*restart* keep their old value until larder is started again; the log says which ones differ.\n\n"
-    "**Exit status** of `larder`: 0 done, 1 failed, 2 wrong usage, 3 invalid configuration.\n\n"
-    "## Options\n\n"
-    "| name | default | values | takes effect on | meaning |\n|---|---|---|---|---|\n";
+    "# Configuration\n"
+    "\n"
+    "<!-- Generated from gateway/config/config.def and lists.def by `larder config docs --markdown`; edit those. -->\n"
+    "\n"
+    "`larder serve -c larder.yaml`. A file with every option is\n"
+    "[deploy/larder.example.yaml](../deploy/larder.example.yaml); `larder check -c larder.yaml` says whether\n"
+    "a file is valid without starting anything.\n"
+    "\n"
+    "**Sources.** Later ones win: defaults, the file, `LARDER_*` environment variables, flags. The variable\n"
+    "of `limits.head_bytes` is `LARDER_LIMITS_HEAD_BYTES`, its flag `--limits-head-bytes`. A flag or a\n"
+    "variable that is not known is an error, as an unknown name in the file is. Those that Kubernetes sets\n"
+    "for a service called larder (`LARDER_PORT`, `LARDER_SERVICE_HOST`, ...), those that the configuration\n"
+    "names as holding a key, and `LARDER_TEST...`, `LARDER_FUZZ...`, `LARDER_BENCH...`, `LARDER_BIN...` and\n"
+    "`LARDER_OPTIONS` of the scripts around larder are left alone.\n"
+    "\n"
+    "**Values.** Durations are a whole number and a unit: `ms`, `s`, `m`, `h`, `d`; only `0` needs none.\n"
+    "Sizes are bytes, or a whole number and `KiB`, `MiB`, `GiB`, `TiB`. Truth is `true`, `yes`, `on`,\n"
+    "`false`, `no`, `off`. Options whose values are a list take `[a, b]` in the file and `\"a b\"` elsewhere.\n"
+    "The file is UTF-8 YAML of at most 1 MiB, one document, without anchors, aliases and tags; a name that\n"
+    "stands twice is an error.\n"
+    "\n"
+    "**Secrets** never stand in the file, in a flag or in a URL: they come from an environment variable or a\n"
+    "file (one line, at most 8 KiB, printable ASCII without blanks). Messages about a configuration never\n"
+    "repeat a value.\n"
+    "\n"
+    "**Reload.** On SIGHUP all sources are read again. A configuration with a mistake changes nothing; the\n"
+    "log says why, with file and line. Options marked *reload* are taken over at once. The others, and the\n"
+    "lists below, keep their old value until larder is started again; the log names those that differ.\n"
+    "\n"
+    "**Exit status** of `larder`: 0 done, 1 failed, 2 wrong usage, 3 invalid configuration.\n"
+    "\n"
+    "## Options\n"
+    "\n"
+    "| name | default | values | takes effect on | meaning |\n"
+    "|---|---|---|---|---|\n";
 
 static const char markdown_lists[] =
-    "\n## listen\n\n"
-    "An address or a list of addresses, each with its port: `127.0.0.1:8080` (the default), `0.0.0.0:8080` for all of "
-    "IPv4,\n"
-    "`[::]:8080` for all. Names other than `localhost` are not looked up. Port 0 takes a free one.\n"
-    "Variable `LARDER_LISTEN` (separated by blanks), flag `--listen` (may be repeated).\n";
+    "\n"
+    "## listen\n"
+    "\n"
+    "An address or a list of addresses, each with its port: `127.0.0.1:8080` (the default), `0.0.0.0:8080`\n"
+    "for all of IPv4, `[::]:8080` for all. Names other than `localhost` are not looked up. Port 0 takes a\n"
+    "free one. Variable `LARDER_LISTEN` (separated by blanks), flag `--listen` (may be repeated).\n";
 
 static const char upstream_text[] =
-    "A list; at least one. Without a file, `--upstream URL` (`LARDER_UPSTREAM`) makes one, with `--profile`, "
-    "`--key-env`,\n"
-    "`--key-file` and `--ca-file` beside it (`LARDER_PROFILE`, ...); it takes the place of the file's whole list.\n"
-    "A URL may end in `/v1` or not: requests reach the same place either way.\n"
-    "`inject_usage: auto` asks for usage on streams with every profile but anthropic, whose streams always carry it; a "
-    "server\n"
-    "that refuses the field `stream_options` needs `inject_usage: off`, and the usage of its streams is then unknown.";
+    "A list; at least one. Without a file, `--upstream URL` (`LARDER_UPSTREAM`) makes one, with `--profile`,\n"
+    "`--key-env`, `--key-file` and `--ca-file` beside it (`LARDER_PROFILE`, ...); it takes the place of the\n"
+    "file's whole list. A URL may end in `/v1` or not: requests reach the same place either way.\n"
+    "`inject_usage: auto` asks for usage on streams with every profile but anthropic, whose streams always\n"
+    "carry it; a server that refuses the field `stream_options` needs `inject_usage: off`, and the usage of\n"
+    "its streams is then unknown.";
 
-static const char route_text[] = "A list; the first route whose conditions all hold is taken. Without routes "
-                                 "everything goes to the first upstream; with\n"
-                                 "routes, a request that none of them matches does too.";
+static const char route_text[] =
+    "A list. The longest prefix that fits the path counts first; among the routes with that prefix (or, where\n"
+    "none fits, among those without one) the first whose model and header fit too. Requests that no route takes\n"
+    "go to the first upstream, and so does everything where there are no routes; other paths under `/v1/` are\n"
+    "then passed through.";
 
 static const char key_text[] =
-    "A list of larder's own client keys. With at least one, a request without a known key is answered 401. Only the "
-    "SHA-256\n"
-    "of a key is kept in memory. Each entry has `tenant` and exactly one of `env`, `file`, `sha256`.";
+    "A list of larder's own client keys. With at least one, a request without a known key is answered 401.\n"
+    "Only the SHA-256 of a key is kept in memory. Each entry has `tenant` and exactly one of `env`, `file`,\n"
+    "`sha256`.";
 
 static const char markdown_tail[] =
-    "\n## aliases\n\n"
+    "\n"
+    "## aliases\n"
+    "\n"
     "A map of model names: what clients write, and what goes upstream. `aliases: {fast: deepseek-chat}`\n";
 
 lar_error lar_config_markdown(lar_buf *out) {
@@ -225,26 +236,29 @@ static lar_error sample_rows(lar_buf *out, const lar_option_table *t, const char
 static const char sample_head[] =
     "# larder's configuration, every option with its default.\n"
     "# Generated from gateway/config/config.def and lists.def by `larder config docs --sample`; edit those.\n"
-    "# A \"#\" with a name right behind it is an option: delete the \"#\" to set it (and the one of its section's "
-    "name).\n"
-    "# `larder check -c FILE` says whether a file is valid. The reference is docs/config.md.\n\n"
+    "# A \"#\" with a name right behind it is an option: delete the \"#\" to set it (and the one of its section's name).\n"
+    "# `larder check -c FILE` says whether a file is valid. The reference is docs/config.md.\n"
+    "\n"
     "# Where clients connect: an address, or a list of addresses. Port 0 takes a free one.\n"
-    "listen: 127.0.0.1:8080\n\n"
+    "listen: 127.0.0.1:8080\n"
+    "\n"
     "# The provider. More upstreams follow as more entries of the list.\n"
     "upstreams:\n"
     "  - name: deepseek\n"
     "    url: https://api.deepseek.com\n";
 
 static const char sample_lists[] =
-    "\n# Which requests go where; the first route whose conditions all hold. Without routes: the first upstream.\n"
+    "\n"
+    "# Which requests go where; the first route whose conditions all hold. Without routes: the first upstream.\n"
     "#routes:\n"
     "  #- {prefix: /team-a, model: \"*\", upstream: deepseek, pass_through: false}\n"
     "  #- {header: {name: X-Env, value: test}, upstream: deepseek}\n"
-    "\n# larder's own client keys; with one or more, other requests are answered 401. One of env, file and sha256 "
-    "each.\n"
+    "\n"
+    "# larder's own client keys; with one or more, other requests are answered 401. One of env, file and sha256 each.\n"
     "#keys:\n"
     "  #- {tenant: team-a, sha256: \"0000000000000000000000000000000000000000000000000000000000000000\"}\n"
-    "\n# Model names: what clients write, what goes upstream.\n"
+    "\n"
+    "# Model names: what clients write, what goes upstream.\n"
     "#aliases: {fast: deepseek-chat}\n";
 
 lar_error lar_config_sample(lar_buf *out) {

@@ -155,11 +155,14 @@ static bool ends(lar_slice s, const char *end) {
 }
 
 /* Variables that begin with LARDER_ and are not meant for this program: what Kubernetes sets for a service named
- * larder or larder-something, and what scripts around larder use. */
+ * larder or larder-something, and what the scripts and tests around larder use. */
 static bool is_foreign(lar_slice name) {
+    static const char *const others[] = {"LARDER_TEST", "LARDER_FUZZ", "LARDER_BENCH", "LARDER_BIN", "LARDER_OPTIONS"};
+    for (unsigned i = 0; i < sizeof others / sizeof *others; i++) {
+        if (lar_slice_starts(name, lar_slice_cstr(others[i]))) return true;
+    }
     return contains(name, "_SERVICE_HOST") || contains(name, "_SERVICE_PORT") || ends(name, "_PORT") ||
-           contains(name, "_PORT_") || lar_slice_starts(name, LAR_SLICE("LARDER_TEST_")) ||
-           lar_slice_starts(name, LAR_SLICE("LARDER_BIN"));
+           contains(name, "_PORT_");
 }
 
 static bool list_names_variable(const lar_yaml_node *list, const char *member, lar_slice name) {
@@ -273,15 +276,4 @@ void lar_config_free(lar_config *c) {
     for (uint32_t i = 0; i < c->upstream_count; i++) lar_secret_wipe(lar_slice_cstr(c->upstreams[i].key));
     lar_arena_release(&c->arena);
     free(c);
-}
-
-uint32_t lar_config_restart_names(const lar_config *now, const lar_config *next, lar_buf *out) {
-    const lar_option_table *t = lar_option_scalars();
-    uint32_t found = 0;
-    for (uint32_t i = 0; i < t->count; i++) {
-        if (t->rows[i].reload == LAR_OPTION_LIVE || lar_option_equal(&t->rows[i], now, next)) continue;
-        if (lar_buf_printf(out, "%s%s", found ? " " : "", t->rows[i].path)) break;
-        found++;
-    }
-    return found;
 }

@@ -54,6 +54,7 @@ static void refused(void **state) {
         {UP "cors: {origins: http://a/}\n", "cors.origins: an origin is"},
         {UP "cors: {origins: a.example}\n", "cors.origins: must begin with"},
         {UP "hosts: http://a\n", "hosts: must be host names"},
+        {UP "hosts: a.example:80\n", "t.yaml:3:8: hosts: must be host names without scheme, port"},
         {UP "tls: {cert: c.pem}\n", "t.yaml:3:13: tls.cert: needs tls.key"},
         {UP "tls: {key: c.pem}\n", "tls.key: needs tls.cert"},
         {UP "tls: {cert: absent.pem, key: absent.pem}\n", "tls.cert: the file named here cannot be opened"},
@@ -145,7 +146,7 @@ static void everything_at_once(void **state) {
         "limits:\n"
         "store:\n  dir: ''\n"
         "cors: {origins: ['http://a.example:3000', 'https://b.example']}\n"
-        "hosts: [a.example, 'b.example:8080']\n"
+        "hosts: [a.example, '[::1]']\n"
         "admin: {listen: off}\n"
         "threads: 3\n");
     assert_int_equal(c->listen_count, 2);
@@ -187,7 +188,7 @@ static void everything_at_once(void **state) {
     assert_int_equal(c->canon, LAR_CANON_REPORT);
     assert_true(c->rules_off_bits == ((1ull << LAR_RULE_LR001) | (1ull << LAR_RULE_LR003)));
     assert_string_equal(c->cors_origins, "http://a.example:3000 https://b.example");
-    assert_string_equal(c->hosts, "a.example b.example:8080");
+    assert_string_equal(c->hosts, "a.example [::1]");
     assert_int_equal(c->threads, 3);
     lar_config_free(c);
 }

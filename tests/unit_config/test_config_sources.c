@@ -144,6 +144,8 @@ static void foreign_variables_are_left_alone(void **state) {
                                         "LARDER_ADMIN_SERVICE_PORT_HTTP",
                                         "LARDER_TEST_ANYTHING",
                                         "LARDER_BIN",
+                                        "LARDER_FUZZ_SECONDS",
+                                        "LARDER_OPTIONS",
                                         "LARDER_UP_KEY",
                                         "LARDER_TEAM_KEY"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) (void)setenv(names[i], "x1", 1);
@@ -182,6 +184,34 @@ static void a_reload_reads_the_same_sources(void **state) {
     lar_config_free(next);
 }
 
+static void lists_that_differ_are_named(void **state) {
+    (void)state;
+    static const struct {
+        const char *yaml, *names;
+    } rows[] = {
+        {UP, ""},
+        {UP "listen: 127.0.0.1:81\n", "listen"},
+        {UP "    pool: {queue: 3}\n", "upstreams"},
+        {"upstreams:\n  - url: https://127.0.0.1:9\n", "upstreams"},
+        {UP "routes: [{upstream: 127.0.0.1, prefix: /x}]\n", "routes"},
+        {UP "keys: [{tenant: a, sha256: 00000000000000000000000000000000000000000000000000000000000000aa}]\n", "keys"},
+        {UP "aliases: {a: b}\nlisten: 127.0.0.1:81\nthreads: 2\n", "threads listen aliases"},
+    };
+    lar_config *plain = load(UP, NULL, 0);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        lar_config *next = load(rows[i].yaml, NULL, 0);
+        lar_buf names;
+        lar_buf_init(&names, 1000);
+        uint32_t count = lar_config_restart_names(plain, next, &names);
+        if (!lar_slice_eq_cstr(lar_buf_slice(&names), rows[i].names))
+            fail_msg("row %zu: '%.*s'", i, LAR_FMT(lar_buf_slice(&names)));
+        assert_int_equal(count == 0, !*rows[i].names);
+        lar_buf_release(&names);
+        lar_config_free(next);
+    }
+    lar_config_free(plain);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_flag_is_enough),
@@ -190,6 +220,7 @@ int main(void) {
         cmocka_unit_test(unknown_names_are_errors),
         cmocka_unit_test(foreign_variables_are_left_alone),
         cmocka_unit_test(a_reload_reads_the_same_sources),
+        cmocka_unit_test(lists_that_differ_are_named),
     };
     return cmocka_run_group_tests(tests, fixture_enter, fixture_leave);
 }
