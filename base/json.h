@@ -113,13 +113,16 @@ static inline uint32_t lar_json_after(const lar_json *j, uint32_t parent, uint32
  * three-byte form (CESU), so that different inputs stay different. INVALID if it is no string. */
 LAR_MUST_USE lar_error lar_json_decode(const lar_json *j, uint32_t node, lar_buf *out);
 /* Appends `text` (UTF-8) escaped for use inside a JSON string, without quotes: only what RFC 8259 7
- * requires is escaped, non-ASCII stays raw. */
+ * requires is escaped, non-ASCII stays raw; a surrogate in the form that lar_json_decode gives a lone
+ * one becomes \uXXXX again. INVALID if it is not UTF-8 otherwise; `out` is then as it was. */
 LAR_MUST_USE lar_error lar_json_escape(lar_buf *out, lar_slice text);
 /* A non-negative integer written plainly (no sign, dot or exponent) that fits; false otherwise. */
 bool lar_json_u64(const lar_json *j, uint32_t node, uint64_t *out);
-/* Any number as double, for prices and settings, never for bodies that go on; false if none. */
+/* Any number as double, for prices and settings, never for bodies that go on; false if it is none, is
+ * not finite as a double or is written with more than 511 bytes. */
 bool lar_json_double(const lar_json *j, uint32_t node, double *out);
-/* Appends the RFC 6901 pointer of `node`, e.g. /messages/3/content. */
+/* Appends the RFC 6901 pointer of `node`, e.g. /messages/3/content; a key's is that of its member.
+ * Of several members with one name all have the same pointer. */
 LAR_MUST_USE lar_error lar_json_pointer(const lar_json *j, uint32_t node, lar_buf *out);
 
 #endif

@@ -87,7 +87,7 @@ static void a_buffer_grows_and_keeps_what_it_may(void **state) {
     for (int i = 0; i < 5000; i++) assert_ok(lar_buf_printf(&b, "%05d", i));
     assert_int_equal(b.len, 25000);
     for (int i = 0; i < 5000; i++) {
-        char want[8];
+        char want[16];
         (void)snprintf(want, sizeof want, "%05d", i);
         assert_memory_equal(b.ptr + 5 * i, want, 5);
     }

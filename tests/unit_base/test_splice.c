@@ -65,7 +65,7 @@ static void insertions_at_one_place_keep_their_order(void **state) {
     fixture f;
     begin(&f);
     add(&f, 5, 5, "z");
-    for (int i = 0; i < 26; i++) assert_ok(lar_splices_add(&f.s, 2, 2, lar_slice_of("ABCDEFGHIJKLMNOPQRSTUVWXYZ" + i, 1)));
+    for (int i = 0; i < 26; i++) assert_ok(lar_splices_add(&f.s, 2, 2, lar_slice_of(&"ABCDEFGHIJKLMNOPQRSTUVWXYZ"[i], 1)));
     add(&f, 1, 1, "y");
     assert_output(&f, "abcdef", "aybABCDEFGHIJKLMNOPQRSTUVWXYZcdezf");
     begin(&f);
