@@ -22,6 +22,7 @@ import wire_group
 import wire_play
 import wire_text
 
+SHARE = 20
 HERE = os.path.dirname(os.path.abspath(__file__))
 print_lock = threading.Lock()
 
@@ -141,8 +142,8 @@ class Suite:
                 continue
             for variant in variants(x):
                 out.setdefault(wire_group.group_key(x, variant), []).append((x, variant))
-        # The long ones first, so that the last thread does not end alone.
-        return sorted(out.values(), key=len, reverse=True)
+        # Shares of a bounded size, so that all threads have work to the end.
+        return [items[at:at + SHARE] for items in out.values() for at in range(0, len(items), SHARE)]
 
     def play_group(self, items):
         groups, runs = [], []
