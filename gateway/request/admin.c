@@ -172,7 +172,7 @@ static void on_listener_closed(uv_handle_t *h) { release(h->data); }
 
 lar_error lar_admin_open(uv_loop_t *loop, lar_gateway *g, lar_admin **out, lar_diag *d) {
     *out = NULL;
-    const char *text = g->config->admin_listen;
+    const char *text = g->boot->admin_listen;
     char host[256];
     uint16_t port;
     if (!text[0] || strcmp(text, "off") == 0) return LAR_OK;

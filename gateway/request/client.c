@@ -10,9 +10,12 @@
 
 #include "base/ensure.h"
 
-enum { PENDING_BYTES_MAX = 512 << 10, LINGER_MS = 2000, LINGER_BYTES_MAX = 16 << 20, PROBE_MS = 150 };
+enum { PENDING_BYTES_MAX = 512 << 10, LINGER_MS = 2000, LINGER_BYTES_MAX = 16 << 20, PROBE_MS_MAX = 512 };
 
 static void feed(lar_client *c, lar_slice data);
+
+/* The configuration in force now; a request under way keeps the one it began with. */
+static const lar_config *config_of(const lar_loop *l) { return l->set->generation->config; }
 
 /* -- closing ------------------------------------------------------------------------------------------------- */
 
@@ -71,7 +74,7 @@ static void linger(lar_client *c) {
     c->linger_bytes = 0;
     lar_stream_shutdown(&c->stream);
     lar_stream_read_start(&c->stream);
-    uint32_t ms = lar_stream_queued(&c->stream) ? c->loop->gateway->config->write_timeout_ms : LINGER_MS;
+    uint32_t ms = lar_stream_queued(&c->stream) ? config_of(c->loop)->write_timeout_ms : LINGER_MS;
     lar_deadline_set(&c->deadline, ms);
 }
 
@@ -83,7 +86,7 @@ lar_error lar_client_write(lar_client *c, const struct iovec *iov, uint32_t coun
     if (e) return LAR_CLIENT_GONE;
     if (was_empty && lar_stream_queued(&c->stream)) {
         c->write_queue_seen = c->stream.tcp.write_queue_size;
-        lar_deadline_set(&c->deadline, c->loop->gateway->config->write_timeout_ms);
+        lar_deadline_set(&c->deadline, config_of(c->loop)->write_timeout_ms);
     }
     return LAR_OK;
 }
@@ -96,13 +99,13 @@ bool lar_client_body_read(const lar_client *c) { return c->state == CLIENT_BUSY;
 
 static void be_idle(lar_client *c) {
     c->state = CLIENT_IDLE;
-    lar_deadline_set(&c->deadline, c->loop->gateway->config->client_idle_ms);
+    lar_deadline_set(&c->deadline, config_of(c->loop)->client_idle_ms);
 }
 
 void lar_client_exchange_done(lar_client *c, client_next next) {
     LAR_ASSERT(c->exchange);
     c->exchange = NULL;
-    c->probing = false;
+    c->probe_ms = 0;
     if (next == CLIENT_ABORT) {
         close_now(c, LAR_CLOSE_RESET);
         return;
@@ -148,7 +151,7 @@ static void refuse(lar_client *c, lar_error e, const lar_diag *d) {
 }
 
 static void on_head(lar_client *c) {
-    const lar_config *cfg = c->loop->gateway->config;
+    const lar_config *cfg = config_of(c->loop);
     const lar_http1_head *h = lar_http1_head_of(c->parser);
     c->exchange = lar_exchange_take(c->loop);
     if (!c->exchange) {
@@ -172,7 +175,7 @@ static bool on_event(lar_client *c, lar_http1_event e, lar_slice body) {
     case LAR_HTTP1_MORE: return false;
     case LAR_HTTP1_HEAD_END: on_head(c); return true;
     case LAR_HTTP1_BODY:
-        lar_deadline_set(&c->deadline, c->loop->gateway->config->body_timeout_ms);
+        lar_deadline_set(&c->deadline, config_of(c->loop)->body_timeout_ms);
         return lar_exchange_body(c->exchange, body) == LAR_OK;
     case LAR_HTTP1_END:
         if (!c->exchange) return true; /* its head was answered already */
@@ -186,7 +189,7 @@ static bool on_event(lar_client *c, lar_http1_event e, lar_slice body) {
 }
 
 static void feed(lar_client *c, lar_slice data) {
-    const lar_config *cfg = c->loop->gateway->config;
+    const lar_config *cfg = config_of(c->loop);
     c->feeding = true;
     for (;;) {
         if (c->state == CLIENT_BUSY) { /* pipelined: waits its turn */
@@ -211,25 +214,30 @@ static void feed(lar_client *c, lar_slice data) {
 
 /* -- events ------------------------------------------------------------------------------------------------------ */
 
-/* FIN from the client: either it is gone, or it only has nothing more to say and still reads. An interim answer tells
- * the two apart: a closed socket answers it with a reset (RFC 9110 15.2 lets any client get one). */
-static void probe(lar_client *c) {
-    static const char interim[] = "HTTP/1.1 100 Continue\r\n\r\n";
-    struct iovec iov = {(void *)(uintptr_t)interim, sizeof interim - 1};
-    if (c->exchange->head_sent || c->exchange->client_is_10) return;
-    if (lar_client_write(c, &iov, 1) != LAR_OK) {
-        lost(c);
-        return;
-    }
-    c->probing = true;
-    lar_deadline_set(&c->deadline, PROBE_MS);
-}
-
 static bool was_reset(const lar_client *c) {
     uv_os_fd_t fd;
     if (uv_fileno((const uv_handle_t *)&c->stream.tcp, &fd) != 0) return true;
     struct pollfd p = {.fd = fd, .events = 0};
     return poll(&p, 1, 0) == 1 && (p.revents & (POLLERR | POLLHUP));
+}
+
+/* A closed socket answers the probe with a reset: looked for at once, then at growing distance. */
+static void look_for_reset(lar_client *c) {
+    if (was_reset(c)) {
+        c->probe_ms = 0;
+        lost(c);
+        return;
+    }
+    c->probe_ms = c->probe_ms < PROBE_MS_MAX ? c->probe_ms * 4 : 0;
+    if (c->probe_ms) lar_deadline_set(&c->deadline, c->probe_ms);
+}
+
+/* FIN from the client: either it is gone, or it only has nothing more to say and still reads. Something that any client
+ * must skip tells the two apart: an interim answer before the head (RFC 9110 15.2), a comment in an event stream. */
+static void probe(lar_client *c) {
+    if (!lar_exchange_probe(c->exchange)) return; /* nothing can be said now: the next write will tell */
+    c->probe_ms = 2;
+    look_for_reset(c);
 }
 
 static void on_eof(lar_client *c) {
@@ -241,7 +249,10 @@ static void on_eof(lar_client *c) {
         return;
     case CLIENT_HEAD: close_now(c, LAR_CLOSE_NORMAL); return;
     case CLIENT_BODY: lar_exchange_abandon(c->exchange, LAR_END_CLIENT_GONE); return;
-    case CLIENT_BUSY: probe(c); return;
+    case CLIENT_BUSY:
+        c->exchange->keep_alive = false; /* nothing more can be asked here */
+        probe(c);
+        return;
     case CLIENT_CLOSING: return;
     }
 }
@@ -292,9 +303,8 @@ static void on_due(void *owner) {
     case CLIENT_HEAD:
     case CLIENT_BODY: refuse(c, LAR_HTTP_TIMEOUT, NULL); return;
     case CLIENT_BUSY:
-        if (c->probing) {
-            c->probing = false;
-            if (was_reset(c)) lost(c);
+        if (c->probe_ms) {
+            look_for_reset(c);
             return;
         }
         if (!queued) return;
@@ -303,7 +313,7 @@ static void on_due(void *owner) {
             return;
         }
         c->write_queue_seen = queued;
-        lar_deadline_set(&c->deadline, c->loop->gateway->config->write_timeout_ms);
+        lar_deadline_set(&c->deadline, config_of(c->loop)->write_timeout_ms);
         return;
     case CLIENT_LINGER: close_now(c, LAR_CLOSE_NORMAL); return;
     case CLIENT_CLOSING: return;
@@ -311,7 +321,7 @@ static void on_due(void *owner) {
 }
 
 static lar_client *client_new(lar_loop *l) {
-    const lar_config *cfg = l->gateway->config;
+    const lar_config *cfg = config_of(l);
     lar_client *c = calloc(1, sizeof *c);
     if (!c) return NULL;
     const lar_http1_limits limits = {.head_bytes_max = (uint32_t)cfg->head_bytes_max,
@@ -344,7 +354,7 @@ static void turn_away(lar_loop *l, uv_stream_t *listener) {
 void lar_client_accept(lar_loop *l, uv_stream_t *listener) {
     lar_gateway *g = l->gateway;
     int others = atomic_fetch_add_explicit(&g->clients, 1, memory_order_relaxed);
-    lar_client *c = others < (int)g->config->connections_max ? client_new(l) : NULL;
+    lar_client *c = others < (int)config_of(l)->connections_max ? client_new(l) : NULL;
     if (!c) {
         atomic_fetch_sub_explicit(&g->clients, 1, memory_order_relaxed);
         turn_away(l, listener);
@@ -355,11 +365,11 @@ void lar_client_accept(lar_loop *l, uv_stream_t *listener) {
     lar_deadline_init(&c->deadline, &l->uv, on_due, c);
     lar_stream_init(&c->stream, &l->uv, l->scratch, on_stream, c);
     c->open_handles = 2;
-    (void)pthread_mutex_lock(&g->tls_lock);
+    (void)pthread_mutex_lock(&g->lock);
     lar_tls_context *tls = g->listener_tls ? lar_tls_context_ref(g->listener_tls) : NULL;
-    (void)pthread_mutex_unlock(&g->tls_lock);
+    (void)pthread_mutex_unlock(&g->lock);
     be_idle(c);
-    lar_deadline_set(&c->deadline, g->config->client_idle_ms);
+    lar_deadline_set(&c->deadline, config_of(l)->client_idle_ms);
     lar_error e = lar_stream_accept(&c->stream, listener, tls);
     lar_tls_context_unref(tls);
     if (e) {

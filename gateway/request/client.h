@@ -28,7 +28,8 @@ struct lar_client {
     lar_buf pending;         /* pipelined bytes */
     client_state state;
     uint8_t open_handles;
-    bool eof, feeding, close_after, probing;
+    bool eof, feeding, close_after;
+    uint32_t probe_ms; /* not 0: a probe is out (client.c) */
     size_t write_queue_seen; /* to see whether a slow client takes anything at all */
     size_t linger_bytes;
 };

@@ -5,13 +5,14 @@
  * Memory: arena and buffers are kept for the next request, up to a limit. */
 #include "gateway/request/exchange.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
 #include "base/ensure.h"
 #include "gateway/request/client.h"
 
-enum { KEEP_BODY_BYTES = 1 << 20, KEEP_ARENA_BYTES = 256 << 10, KEEP_HELD_BYTES = 64 << 10, SSE_EVENT_BYTES_MAX = 8 << 20 };
+enum { KEEP_BODY_BYTES = 1 << 20, KEEP_ARENA_BYTES = 256 << 10, KEEP_HELD_BYTES = 64 << 10, SSE_EVENT_BYTES_MAX = 8 << 20, ARENA_EXTRA_BYTES = 4 << 20 };
 
 #define TO(state) (1u << EXCHANGE_##state)
 static const uint8_t moves[EXCHANGE_STATE_COUNT] = {
@@ -40,14 +41,14 @@ lar_exchange *lar_exchange_take(lar_loop *l) {
         x->spare_next = NULL;
         return x;
     }
-    const lar_config *c = l->gateway->config;
+    const lar_config *c = l->set->generation->config;
     x = calloc(1, sizeof *x);
     if (!x) return NULL;
     x->loop = l;
     x->state = EXCHANGE_DONE;
     lar_deadline_init(&x->deadline, &l->uv, on_due, x);
     /* nodes of a body are at most a fraction of it; the arena holds replacements and views */
-    lar_arena_init(&x->arena, c->body_bytes_max * 2 + (4u << 20));
+    lar_arena_init(&x->arena, c->body_bytes_max * 2 + ARENA_EXTRA_BYTES);
     lar_buf_init(&x->body, c->body_bytes_max);
     lar_json_init(&x->json);
     lar_buf_init(&x->held, (size_t)SSE_EVENT_BYTES_MAX + (64u << 10));
@@ -124,7 +125,7 @@ static void clear(lar_exchange *x) {
     x->canon = (lar_canon_out){0};
     x->canon_ran = x->usage_injected = x->sent = x->retried = x->paused = false;
     x->relay = RELAY_RAW;
-    x->head_sent = x->chunked_out = x->answer_whole = x->no_body = false;
+    x->last_cr = x->head_sent = x->chunked_out = x->answer_whole = x->no_body = false;
     x->status = 0;
     x->first_byte_ns = x->sent_ns = 0;
     x->error = LAR_OK;
@@ -156,7 +157,15 @@ static void start(lar_exchange *x, lar_client *c, const lar_http1_head *h) {
     clear(x);
     x->client = c;
     x->head = h;
+    x->set = x->loop->set;
+    x->set->users++;
+    x->config = x->set->generation->config;
+    x->body.max = x->config->body_bytes_max;
+    x->arena.limit = x->config->body_bytes_max * 2 + ARENA_EXTRA_BYTES;
     begin_record(x);
+    uint64_t id[2] = {x->loop->id_state += 0x9e3779b97f4a7c15u, x->loop->index};
+    uint64_t mixed = lar_hash_low(lar_hash_of(lar_slice_of((const char *)id, sizeof id)));
+    (void)snprintf(x->request_id, sizeof x->request_id, "lr-%016llx", (unsigned long long)mixed);
     lar_metrics_add(x->loop->gateway->metrics, LAR_METRIC_REQUESTS_ACTIVE, 1);
 }
 
@@ -171,10 +180,10 @@ lar_error lar_exchange_begin(lar_exchange *x, lar_client *c, const lar_http1_hea
     x->head_request = h->method_id == LAR_HTTP1_HEAD;
     x->client_is_10 = h->minor == 0;
     x->keep_alive = h->keep_alive;
-    x->cors = lar_route_cors(g->config, h);
+    x->cors = lar_route_cors(x->config, h);
     const char *allow = "";
-    lar_error e = lar_route_host(g->config, h, g->loopback_only);
-    if (!e) e = lar_route_find(g->config, h, &x->route, &allow);
+    lar_error e = lar_route_host(x->config, h, x->set->generation->loopback_only);
+    if (!e) e = lar_route_find(x->config, h, &x->route, &allow);
     if (e == LAR_METHOD && h->method_id == LAR_HTTP1_OPTIONS) {
         answer_options(x, allow);
         return LAR_METHOD;
@@ -184,7 +193,7 @@ lar_error lar_exchange_begin(lar_exchange *x, lar_client *c, const lar_http1_hea
         lar_exchange_fail(x, e, f.ptr ? f.ptr : "");
         return e;
     }
-    if (!e) e = lar_route_tenant(g->config, h, &g->process_salt, &x->record.tenant, &x->scope);
+    if (!e) e = lar_route_tenant(x->config, h, &g->process_salt, &x->record.tenant, &x->scope);
     if (!e && g->stopping) e = LAR_SHUTDOWN;
     if (e) lar_exchange_fail(x, e, e == LAR_UNAUTHORIZED ? "send a key of this gateway as 'Authorization: Bearer KEY'" : "");
     return e;
@@ -194,7 +203,7 @@ lar_error lar_exchange_body(lar_exchange *x, lar_slice part) {
     lar_gateway *g = x->loop->gateway;
     long long held = atomic_fetch_add_explicit(&g->buffered_bytes, (long long)part.len, memory_order_relaxed);
     x->budget_bytes += part.len;
-    lar_error e = held > (long long)g->config->buffer_bytes_max ? LAR_NO_MEMORY : LAR_OK;
+    lar_error e = held > (long long)x->config->buffer_bytes_max ? LAR_NO_MEMORY : LAR_OK;
     /* one allocation where the length is known; a client that only promises gets no more than it sends, at first */
     if (!e && !x->body.len && x->head->has_length && x->head->length <= KEEP_BODY_BYTES)
         e = lar_buf_reserve(&x->body, (size_t)x->head->length);
@@ -210,11 +219,10 @@ void lar_exchange_run(lar_exchange *x) {
     if (!e) {
         lar_exchange_move(x, EXCHANGE_WAIT_CONN);
         lar_exchange_wait(x, x->upstream->first_byte_timeout_ms);
-        e = lar_lease_acquire(x->loop->pools[x->upstream_index], &x->lease);
+        e = lar_lease_acquire(x->set->pools[x->upstream_index], &x->lease);
     }
     if (!e) return;
-    lar_slice text = d.has_offset ? lar_arena_printf(&x->arena, "%s (byte %llu)", d.text, (unsigned long long)d.offset)
-                                  : lar_arena_printf(&x->arena, "%s", d.text);
+    lar_slice text = lar_arena_copy(&x->arena, lar_slice_cstr(d.text));
     lar_exchange_fail(x, e, text.ptr ? text.ptr : "");
 }
 
@@ -240,7 +248,7 @@ static bool send_again(lar_exchange *x) {
     lar_lease_cancel(&x->lease);
     x->lease.fresh_only = true;
     if (x->state == EXCHANGE_WAIT_HEAD) lar_exchange_move(x, EXCHANGE_WAIT_CONN);
-    lar_error e = lar_lease_acquire(x->loop->pools[x->upstream_index], &x->lease);
+    lar_error e = lar_lease_acquire(x->set->pools[x->upstream_index], &x->lease);
     if (e) lar_exchange_fail(x, e, "");
     return true;
 }

@@ -45,6 +45,8 @@ struct lar_exchange {
     lar_exchange *spare_next;
     lar_loop *loop;
     lar_client *client;
+    lar_pool_set *set;      /* the configuration and pools this request uses, from begin to the record */
+    const lar_config *config;
     exchange_state state;
 
     /* the request */
@@ -55,6 +57,7 @@ struct lar_exchange {
     lar_digest scope;
     const lar_http1_head *head; /* the client parser's, valid until the request's answer is done */
     lar_slice cors;
+    char request_id[24];    /* of this answer, in x-larder-request-id and the access line */
     size_t budget_bytes;    /* counted in gateway->buffered_bytes */
     bool understood;        /* a known endpoint with a parsed JSON body */
     bool head_request, client_is_10, keep_alive;
@@ -73,6 +76,7 @@ struct lar_exchange {
 
     /* the answer */
     relay_mode relay;
+    bool last_cr;           /* the last event ended in CR: an LF may still belong to it */
     bool head_sent, chunked_out, answer_whole, no_body;
     int status;             /* what the upstream said; what the client sees is in record.status */
     lar_buf held;           /* HOLD: the body; SSE: the event under way */
@@ -108,6 +112,8 @@ void lar_exchange_run(lar_exchange *x);
 void lar_exchange_refuse(lar_exchange *x, lar_error e, const lar_diag *d);
 /* The client is gone or larder stops: cancels the upstream, records, DONE (or DRAIN for the usage). */
 void lar_exchange_abandon(lar_exchange *x, lar_ending why);
+/* Says something that the client skips, to see whether it is still there. False: that is not possible now. */
+bool lar_exchange_probe(lar_exchange *x);
 /* The client's write queue is empty again. */
 void lar_exchange_client_drained(lar_exchange *x);
 
@@ -136,5 +142,7 @@ void lar_exchange_fail(lar_exchange *x, lar_error e, const char *detail);
 void lar_exchange_finish(lar_exchange *x, lar_ending how, client_next next);
 /* relay.c: appends status line and fields of the upstream's answer to out_head, without framing. */
 LAR_MUST_USE lar_error lar_exchange_copy_head(lar_exchange *x, int status);
+/* finish.c: appends the fields that every answer carries: request id, edits, CORS. */
+LAR_MUST_USE lar_error lar_exchange_own_fields(const lar_exchange *x, lar_buf *out);
 
 #endif

@@ -50,7 +50,7 @@ static void access_line(const lar_exchange *x, lar_ending how) {
     const lar_journal_record *r = &x->record;
     char tenant[20];
     (void)snprintf(tenant, sizeof tenant, "%016llx", (unsigned long long)r->tenant);
-    LAR_LOG(g->log, LAR_LOG_INFO, "request", LAR_F_CSTR("route", r->route), LAR_F_CSTR("upstream", r->upstream),
+    LAR_LOG(g->log, LAR_LOG_INFO, "request", LAR_F_CSTR("request_id", x->request_id), LAR_F_CSTR("route", r->route), LAR_F_CSTR("upstream", r->upstream),
             LAR_F_CSTR("model", r->model), LAR_F_CSTR("tenant", r->tenant ? tenant : "-"),
             LAR_F_INT("status", r->status), LAR_F_CSTR("ending", lar_ending_name(how)),
             LAR_F_CSTR("error", r->error ? lar_error_name((lar_error)r->error) : "-"), LAR_F_INT("turn", r->turn),
@@ -80,6 +80,8 @@ static void settle(lar_exchange *x, lar_ending how) {
         lar_lease_release(&x->lease);
     else
         lar_lease_cancel(&x->lease);
+    x->set->users--;
+    x->set = NULL;
     lar_exchange_move(x, EXCHANGE_DONE);
     lar_exchange_recycle(x);
 }
@@ -130,6 +132,20 @@ void lar_exchange_abandon(lar_exchange *x, lar_ending why) {
 
 /* -- larder's own answers ----------------------------------------------------------------------------------- */
 
+lar_error lar_exchange_own_fields(const lar_exchange *x, lar_buf *out) {
+    lar_error e = lar_buf_printf(out, "x-larder-request-id: %s\r\n", x->request_id);
+    const char *before = "x-larder-edits: ";
+    for (int r = 0; !e && x->record.edits && r < LAR_RULE_COUNT; r++) {
+        if (!(x->canon.rules_fired >> r & 1)) continue;
+        e = lar_buf_printf(out, "%s%s", before, lar_rule_id((lar_rule)r));
+        before = ", ";
+    }
+    if (!e && before[0] == ',') e = lar_buf_add_slice(out, LAR_SLICE("\r\n"));
+    if (!e && x->cors.len)
+        e = lar_buf_printf(out, "Access-Control-Allow-Origin: %.*s\r\nVary: Origin\r\n", LAR_FMT(x->cors));
+    return e;
+}
+
 void lar_exchange_answer(lar_exchange *x, int status, const char *fields, lar_slice body, lar_ending how) {
     lar_buf *b = &x->out_head;
     b->len = 0;
@@ -138,8 +154,7 @@ void lar_exchange_answer(lar_exchange *x, int status, const char *fields, lar_sl
     lar_error e = lar_buf_printf(b, "HTTP/1.1 %d %s\r\n%s", status, lar_http1_reason(status), fields);
     if (!e && body.len) e = lar_buf_add_slice(b, LAR_SLICE("Content-Type: application/json\r\n"));
     if (!e && status != 204) e = lar_buf_printf(b, "Content-Length: %zu\r\n", body.len);
-    if (!e && x->cors.len)
-        e = lar_buf_printf(b, "Access-Control-Allow-Origin: %.*s\r\nVary: Origin\r\n", LAR_FMT(x->cors));
+    if (!e) e = lar_exchange_own_fields(x, b);
     if (!e) e = lar_buf_add_slice(b, x->keep_alive ? (x->client_is_10 ? LAR_SLICE("Connection: keep-alive\r\n\r\n") : LAR_SLICE("\r\n")) : LAR_SLICE("Connection: close\r\n\r\n"));
     struct iovec iov[2] = {{b->ptr, b->len}, {(void *)(uintptr_t)body.ptr, body.len}};
     x->record.status = (uint16_t)status;

@@ -18,22 +18,43 @@
 typedef struct lar_client lar_client;
 typedef struct lar_exchange lar_exchange;
 
-/* The process-wide state; immutable after start but for the atomics and the certificate. */
-typedef struct lar_gateway {
+/* One configuration in force and what is made of it. Immutable; counted references; any thread. */
+typedef struct lar_generation {
+    atomic_int refs;
     lar_config *config;
+    bool owns_config;
+    lar_tls_context **upstream_tls; /* one an upstream, NULL where plain */
+    lar_canon_options canon;
+    bool loopback_only; /* every listener is on a loopback address and no client key is set */
+} lar_generation;
+
+/* CONFIG (a CA file that cannot be read...) or NO_MEMORY with detail; on an error `c` stays the caller's. */
+LAR_MUST_USE lar_error lar_generation_new(lar_config *c, bool owns_config, lar_generation **out, lar_diag *d);
+lar_generation *lar_generation_ref(lar_generation *g);
+void lar_generation_unref(lar_generation *g);
+
+/* The pools of one loop for one generation. A request uses the set that was current when it began. */
+typedef struct lar_pool_set {
+    lar_generation *generation;
+    lar_pool **pools; /* one an upstream */
+    uint32_t users;   /* exchanges */
+    struct lar_pool_set *next; /* in loop->old_sets */
+} lar_pool_set;
+
+/* The process-wide state; immutable after start but for the atomics and what `lock` guards. */
+typedef struct lar_gateway {
+    const lar_config *boot; /* as at start: threads, listeners, store */
     lar_store *store;       /* NULL: no journal, no memory on disk */
     lar_memory_ops memory;
-    lar_canon_options canon;
     lar_log *log;
     lar_metrics *metrics;
-    lar_tls_context **upstream_tls; /* one an upstream, NULL where plain */
-    pthread_mutex_t tls_lock;       /* guards listener_tls */
-    lar_tls_context *listener_tls;  /* NULL: plain HTTP */
+    pthread_mutex_t lock;
+    lar_generation *generation;    /* guarded by lock: the newest */
+    lar_tls_context *listener_tls; /* guarded by lock; NULL: plain HTTP */
     atomic_llong buffered_bytes;
     atomic_int clients;
     atomic_bool stopping;
     atomic_bool access_log;
-    bool loopback_only;     /* every listener is on a loopback address and no client key is set */
     lar_digest process_salt; /* keys scopes that have no credential */
 } lar_gateway;
 
@@ -45,17 +66,19 @@ typedef struct lar_loop {
     uint32_t index;
     pthread_t thread;
     uv_loop_t uv;
-    uv_async_t stop;
+    uv_async_t stop, reload;
     uv_timer_t stop_timer;
     uv_tcp_t *listeners;
     uint32_t listener_count;
     lar_stream_scratch *scratch;
-    lar_pool **pools;
+    lar_pool_set *set;      /* of the generation in force on this loop */
+    lar_pool_set *old_sets; /* replaced; freed once nobody uses them */
     lar_norm_cache *norm_cache;
     lar_client *clients; /* all of this loop, newest first */
     uint32_t client_count;
     lar_exchange *spare; /* exchanges kept for the next request, linked by `spare_next` */
     uint32_t spare_count;
+    uint64_t id_state; /* request ids: a random start, then a step of a Weyl sequence */
     bool stopping, pools_closed;
 } lar_loop;
 
@@ -63,6 +86,8 @@ typedef struct lar_loop {
 LAR_MUST_USE lar_error lar_loop_open(lar_loop *l, lar_gateway *g, uint32_t index, const uint16_t *ports, lar_diag *d);
 /* Starts its thread; runs until lar_loop_stop and every client is gone. */
 LAR_MUST_USE lar_error lar_loop_start(lar_loop *l, lar_diag *d);
+/* Any thread: the loop takes the gateway's newest generation. */
+void lar_loop_reload(lar_loop *l);
 /* Any thread: no new clients, idle ones closed, requests under way may end within `timeouts.shutdown`. */
 void lar_loop_stop(lar_loop *l);
 void lar_loop_join(lar_loop *l);

@@ -3,6 +3,7 @@
  * Invariants: 1. everything of a loop is touched on its thread only, but for `stop`. 2. the loop ends when it stops and
  * its last client is gone. Not here: what a connection does (client.c). */
 #include <stdlib.h>
+#include <sys/random.h>
 
 #include "base/ensure.h"
 #include "gateway/net/listener.h"
@@ -14,14 +15,95 @@ static void close_handle(uv_handle_t *h) {
     if (!uv_is_closing(h)) uv_close(h, NULL);
 }
 
+static void set_close(lar_pool_set *set) {
+    for (uint32_t i = 0; i < set->generation->config->upstream_count; i++) lar_pool_close(set->pools[i]);
+}
+
+static bool set_is_quiet(const lar_pool_set *set) {
+    if (set->users) return false;
+    for (uint32_t i = 0; i < set->generation->config->upstream_count; i++) {
+        if (!lar_pool_quiet(set->pools[i])) return false;
+    }
+    return true;
+}
+
+static void set_free(lar_pool_set *set) {
+    for (uint32_t i = 0; set->pools && i < set->generation->config->upstream_count; i++) lar_pool_free(set->pools[i]);
+    free(set->pools);
+    lar_generation_unref(set->generation);
+    free(set);
+}
+
+/* Takes a reference of its own. NULL when out of memory. */
+static lar_pool_set *set_new(lar_loop *l, lar_generation *generation) {
+    lar_gateway *g = l->gateway;
+    uint32_t n = generation->config->upstream_count;
+    lar_pool_set *set = calloc(1, sizeof *set);
+    if (!set) return NULL;
+    set->generation = lar_generation_ref(generation);
+    set->pools = calloc(n, sizeof *set->pools);
+    for (uint32_t i = 0; set->pools && i < n; i++) {
+        set->pools[i] = lar_pool_new(&(lar_pool_options){.loop = &l->uv,
+                                                         .scratch = l->scratch,
+                                                         .config = &generation->config->upstreams[i],
+                                                         .tls = generation->upstream_tls[i],
+                                                         .log = g->log,
+                                                         .metrics = g->metrics});
+        if (!set->pools[i]) {
+            set_free(set);
+            return NULL;
+        }
+    }
+    if (set->pools) return set;
+    set_free(set);
+    return NULL;
+}
+
+/* Sets that were replaced go once their last request and connection are gone; looked at whenever that may be. */
+static void sweep_sets(lar_loop *l) {
+    for (lar_pool_set **link = &l->old_sets; *link;) {
+        lar_pool_set *set = *link;
+        if (!set_is_quiet(set)) {
+            link = &set->next;
+            continue;
+        }
+        *link = set->next;
+        set_free(set);
+    }
+}
+
 static void end_pools(lar_loop *l) {
     if (l->pools_closed) return;
     l->pools_closed = true;
-    for (uint32_t i = 0; i < l->gateway->config->upstream_count; i++) lar_pool_close(l->pools[i]);
+    set_close(l->set);
     lar_exchange_free_spares(l);
     close_handle((uv_handle_t *)&l->stop_timer);
     close_handle((uv_handle_t *)&l->stop);
+    close_handle((uv_handle_t *)&l->reload);
 }
+
+static lar_generation *newest(lar_gateway *g) {
+    (void)pthread_mutex_lock(&g->lock);
+    lar_generation *generation = lar_generation_ref(g->generation);
+    (void)pthread_mutex_unlock(&g->lock);
+    return generation;
+}
+
+static void on_reload(uv_async_t *a) {
+    lar_loop *l = a->data;
+    lar_generation *generation = newest(l->gateway);
+    lar_pool_set *set = l->stopping || generation == l->set->generation ? NULL : set_new(l, generation);
+    lar_generation_unref(generation);
+    sweep_sets(l);
+    if (!set) return;
+    lar_pool_set *old = l->set;
+    l->set = set;
+    old->next = l->old_sets;
+    l->old_sets = old;
+    set_close(old);
+}
+
+void lar_loop_reload(lar_loop *l) { (void)uv_async_send(&l->reload); }
 
 void lar_loop_client_gone(lar_loop *l) {
     if (l->stopping && l->client_count == 0) end_pools(l);
@@ -48,7 +130,7 @@ static void on_stop(uv_async_t *a) {
         next = c->next;
         if (c->state == CLIENT_IDLE) lar_client_close(c);
     }
-    uint32_t patience_ms = l->gateway->config->shutdown_ms;
+    uint32_t patience_ms = l->set->generation->config->shutdown_ms;
     LAR_ASSERT(uv_timer_start(&l->stop_timer, on_stop_due, patience_ms, 0) == 0);
     lar_loop_client_gone(l);
 }
@@ -58,25 +140,8 @@ static void on_connection(uv_stream_t *listener, int status) {
     lar_client_accept(listener->data, listener);
 }
 
-static lar_error make_pools(lar_loop *l, lar_diag *d) {
-    lar_gateway *g = l->gateway;
-    uint32_t n = g->config->upstream_count;
-    l->pools = calloc(n, sizeof *l->pools);
-    if (!l->pools) return lar_fail(LAR_NO_MEMORY, d, "pools");
-    for (uint32_t i = 0; i < n; i++) {
-        l->pools[i] = lar_pool_new(&(lar_pool_options){.loop = &l->uv,
-                                                       .scratch = l->scratch,
-                                                       .config = &g->config->upstreams[i],
-                                                       .tls = g->upstream_tls[i],
-                                                       .log = g->log,
-                                                       .metrics = g->metrics});
-        if (!l->pools[i]) return lar_fail(LAR_NO_MEMORY, d, "pools");
-    }
-    return LAR_OK;
-}
-
 static lar_error make_listeners(lar_loop *l, const uint16_t *ports, lar_diag *d) {
-    const lar_config *c = l->gateway->config;
+    const lar_config *c = l->gateway->boot;
     l->listeners = calloc(c->listen_count, sizeof *l->listeners);
     if (!l->listeners) return lar_fail(LAR_NO_MEMORY, d, "listeners");
     for (uint32_t i = 0; i < c->listen_count; i++) {
@@ -92,15 +157,19 @@ static lar_error make_listeners(lar_loop *l, const uint16_t *ports, lar_diag *d)
 
 lar_error lar_loop_open(lar_loop *l, lar_gateway *g, uint32_t index, const uint16_t *ports, lar_diag *d) {
     *l = (lar_loop){.gateway = g, .index = index};
+    if (getrandom(&l->id_state, sizeof l->id_state, 0) != sizeof l->id_state) return lar_fail(LAR_IO, d, "getrandom");
     if (uv_loop_init(&l->uv) != 0) return lar_fail(LAR_NO_MEMORY, d, "event loop");
     LAR_ASSERT(uv_async_init(&l->uv, &l->stop, on_stop) == 0);
     LAR_ASSERT(uv_timer_init(&l->uv, &l->stop_timer) == 0);
-    l->stop.data = l->stop_timer.data = l;
+    LAR_ASSERT(uv_async_init(&l->uv, &l->reload, on_reload) == 0);
+    l->stop.data = l->reload.data = l->stop_timer.data = l;
     l->scratch = malloc(sizeof *l->scratch);
     l->norm_cache = lar_norm_cache_new(NORM_CACHE_ENTRIES);
     if (!l->scratch || !l->norm_cache) return lar_fail(LAR_NO_MEMORY, d, "event loop");
-    lar_error e = make_pools(l, d);
-    return e ? e : make_listeners(l, ports, d);
+    lar_generation *generation = newest(g);
+    l->set = set_new(l, generation);
+    lar_generation_unref(generation);
+    return l->set ? make_listeners(l, ports, d) : lar_fail(LAR_NO_MEMORY, d, "pools");
 }
 
 static void *run(void *arg) {
@@ -123,16 +192,18 @@ void lar_loop_stop(lar_loop *l) { (void)uv_async_send(&l->stop); }
 void lar_loop_join(lar_loop *l) { (void)pthread_join(l->thread, NULL); }
 
 void lar_loop_release(lar_loop *l) {
-    if (l->pools) end_pools(l);
+    if (!l->scratch) return; /* it was never opened */
+    if (l->set) end_pools(l);
     close_handle((uv_handle_t *)&l->stop_timer);
     close_handle((uv_handle_t *)&l->stop);
+    close_handle((uv_handle_t *)&l->reload);
     for (uint32_t i = 0; i < l->listener_count; i++) {
         if (l->listeners[i].loop) close_handle((uv_handle_t *)&l->listeners[i]);
     }
     (void)uv_run(&l->uv, UV_RUN_DEFAULT);
-    for (uint32_t i = 0; l->pools && i < l->gateway->config->upstream_count; i++) lar_pool_free(l->pools[i]);
-    LAR_ASSERT(uv_loop_close(&l->uv) == 0);
-    free(l->pools);
+    if (l->set) set_free(l->set);
+    sweep_sets(l);
+    LAR_ASSERT(!l->old_sets && uv_loop_close(&l->uv) == 0);
     free(l->listeners);
     free(l->scratch);
     lar_norm_cache_free(l->norm_cache);

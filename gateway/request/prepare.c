@@ -8,7 +8,7 @@
 #include "gateway/request/exchange.h"
 
 static lar_error parse(lar_exchange *x, lar_diag *d) {
-    const lar_config *c = x->loop->gateway->config;
+    const lar_config *c = x->config;
     lar_slice coding = lar_http1_get(x->head, "content-encoding");
     if (coding.len && !lar_slice_ieq(coding, LAR_SLICE("identity")))
         return lar_fail(LAR_HTTP_CODING, d, "send the body without Content-Encoding");
@@ -47,7 +47,7 @@ static void copy_name(char *to, lar_slice from) {
 }
 
 static lar_hash scope_hash(const lar_exchange *x) {
-    const lar_config *c = x->loop->gateway->config;
+    const lar_config *c = x->config;
     lar_hash h = lar_hash_of(lar_slice_of((const char *)x->scope.bytes, sizeof x->scope.bytes));
     h = lar_hash_chain(h, lar_slice_cstr(x->upstream->name));
     if (c->scope_header[0]) h = lar_hash_chain(h, lar_http1_get(x->head, c->scope_header));
@@ -57,10 +57,11 @@ static lar_hash scope_hash(const lar_exchange *x) {
 /* Canonicalisation never refuses a request: on any error the body goes on untouched. */
 static void canonicalise(lar_exchange *x) {
     lar_gateway *g = x->loop->gateway;
-    if (g->canon.mode == LAR_CANON_OFF) return;
+    const lar_canon_options *options = &x->set->generation->canon;
+    if (options->mode == LAR_CANON_OFF) return;
     uint64_t t0 = lar_clock_mono_ns();
     lar_canon_in in = {.view = &x->view,
-                       .options = &g->canon,
+                       .options = options,
                        .memory = g->memory.get ? &g->memory : NULL,
                        .cache = x->loop->norm_cache,
                        .scope = scope_hash(x),
@@ -117,7 +118,7 @@ static lar_error inject_usage(lar_exchange *x) {
 }
 
 static lar_error apply_alias(lar_exchange *x, lar_slice *model) {
-    const char *to = lar_route_alias(x->loop->gateway->config, *model);
+    const char *to = lar_route_alias(x->config, *model);
     if (!to || !x->understood) return LAR_OK;
     lar_buf b;
     lar_buf_init(&b, 4096);
@@ -180,7 +181,7 @@ static lar_error build_head(lar_exchange *x, size_t body_bytes) {
     lar_slice path = request_path(x);
     lar_error e = lar_buf_printf(b, "%.*s %s%.*s HTTP/1.1\r\nHost: %s\r\n", LAR_FMT(h->method), u->url.path,
                                  LAR_FMT(path), u->url.authority);
-    bool own_credential = u->key[0] || x->loop->gateway->config->key_count;
+    bool own_credential = u->key[0] || x->config->key_count;
     for (uint32_t i = 0; !e && i < h->field_count; i++) {
         const lar_http1_field *f = &h->fields[i];
         if (!forwarded(x, f, own_credential)) continue;
@@ -221,11 +222,11 @@ lar_error lar_exchange_prepare(lar_exchange *x, lar_diag *d) {
     lar_error e = x->route.protocol != LAR_PROTOCOL_NONE ? parse(x, d) : LAR_OK;
     if (!e) e = model_name(x, &model, d);
     if (e) return e;
-    const char *alias = model.len ? lar_route_alias(g->config, model) : NULL;
+    const char *alias = model.len ? lar_route_alias(x->config, model) : NULL;
     lar_slice routed = alias ? lar_slice_cstr(alias) : model;
-    x->upstream_index = lar_route_upstream(g->config, &x->route, x->head, routed);
-    LAR_ASSERT(x->upstream_index < g->config->upstream_count);
-    x->upstream = &g->config->upstreams[x->upstream_index];
+    x->upstream_index = lar_route_upstream(x->config, &x->route, x->head, routed);
+    LAR_ASSERT(x->upstream_index < x->config->upstream_count);
+    x->upstream = &x->config->upstreams[x->upstream_index];
     copy_name(x->record.route, lar_slice_cstr(x->route.name));
     copy_name(x->record.upstream, lar_slice_cstr(x->upstream->name));
     copy_name(x->record.model, routed);

@@ -12,7 +12,7 @@
 #include "gateway/request/client.h"
 #include "gateway/request/exchange.h"
 
-enum { HOLD_BYTES_MAX = 256 << 10, PIECES_MAX = 32 };
+enum { HOLD_BYTES_MAX = 256 << 10, PIECES_MAX = 32, AFTER_LAST_MS = 100 };
 
 /* -- writing ------------------------------------------------------------------------------------------ */
 
@@ -35,6 +35,7 @@ lar_error lar_exchange_copy_head(lar_exchange *x, int status) {
         if (lar_http1_hop_by_hop(h, f->name) || lar_slice_ieq(f->name, LAR_SLICE("content-length"))) continue;
         /* alternatives of the upstream are not alternatives of this gateway (RFC 7838) */
         if (lar_slice_ieq(f->name, LAR_SLICE("alt-svc"))) continue;
+        if (lar_slice_ieq(f->name, LAR_SLICE("x-larder-request-id")) || lar_slice_ieq(f->name, LAR_SLICE("x-larder-edits"))) continue;
         if (sse && lar_slice_ieq(f->name, LAR_SLICE("x-accel-buffering"))) continue;
         if (x->cors.len && lar_slice_ieq(f->name, LAR_SLICE("access-control-allow-origin"))) continue;
         if (lar_slice_ieq(f->name, LAR_SLICE("cache-control"))) has_cache_control = true;
@@ -46,9 +47,7 @@ lar_error lar_exchange_copy_head(lar_exchange *x, int status) {
     }
     if (!e && sse && !has_cache_control) e = lar_buf_add_slice(b, LAR_SLICE("Cache-Control: no-store\r\n"));
     if (!e && sse) e = lar_buf_add_slice(b, LAR_SLICE("X-Accel-Buffering: no\r\n"));
-    if (!e && x->cors.len)
-        e = lar_buf_printf(b, "Access-Control-Allow-Origin: %.*s\r\nVary: Origin\r\n", LAR_FMT(x->cors));
-    return e;
+    return e ? e : lar_exchange_own_fields(x, b);
 }
 
 /* Adds framing and Connection. `length` < 0: not known. */
@@ -103,7 +102,7 @@ static bool put(lar_exchange *x, const pieces *body, put_last last) {
         lar_exchange_abandon(x, LAR_END_CLIENT_GONE);
         return false;
     }
-    if (last == PUT_MORE && lar_client_queued(x->client) > x->loop->gateway->config->stream_buffer_bytes) {
+    if (last == PUT_MORE && lar_client_queued(x->client) > x->config->stream_buffer_bytes) {
         x->paused = true;
         lar_lease_pause(&x->lease);
         lar_deadline_clear(&x->deadline); /* the client's write timeout counts now */
@@ -243,7 +242,35 @@ static bool flush_events(lar_exchange *x, lar_slice part, put_last last) {
     return alive;
 }
 
+/* [DONE], or what the protocol has for it: the client gets it at once. The end of the body normally stands right behind
+ * it; an upstream that keeps the connection open instead is given a moment, then left (S-10). Of what follows only the
+ * LF of a CR LF cut in two goes on. */
+static void end_at_last(lar_exchange *x, lar_slice data, size_t from, size_t at) {
+    bool cr = at && data.ptr[at - 1] == '\r';
+    if (cr && at < data.len && data.ptr[at] == '\n') {
+        at++;
+        cr = false;
+    }
+    x->last_cr = cr;
+    if (flush_events(x, lar_slice_of(data.ptr + from, at - from), PUT_MORE) && x->state == EXCHANGE_RELAY)
+        lar_deadline_set(&x->deadline, AFTER_LAST_MS);
+}
+
+static void after_last(lar_exchange *x, lar_slice data) {
+    pieces p = {.count = 0};
+    bool lf = x->last_cr && data.len && data.ptr[0] == '\n';
+    x->last_cr = false;
+    if (!lf) return;
+    piece(&p, "\n", 1);
+    (void)put(x, &p, PUT_MORE);
+}
+
 static void relay_events(lar_exchange *x, lar_slice data) {
+    if (x->usage.done) {
+        after_last(x, data);
+        return;
+    }
+
     size_t at = 0, from = 0, event = 0; /* read so far; first byte not sent; where the event under way begins */
     while (at < data.len) {
         size_t used = 0;
@@ -262,8 +289,7 @@ static void relay_events(lar_exchange *x, lar_slice data) {
         }
         event = at;
         if (v == VERDICT_LAST) {
-            if (flush_events(x, lar_slice_of(data.ptr + from, at - from), PUT_END))
-                lar_exchange_finish(x, LAR_END_COMPLETE, CLIENT_KEEP);
+            end_at_last(x, lar_slice_of(data.ptr, data.len), from, at);
             return;
         }
     }
@@ -277,7 +303,7 @@ static void relay_events(lar_exchange *x, lar_slice data) {
 static void end_events(lar_exchange *x) {
     size_t used = 0;
     lar_sse_event e;
-    bool tail = x->held.len && lar_sse_next(&x->sse, "\n\n", 2, &used, &e);
+    bool tail = x->held.len && !x->usage.done && lar_sse_next(&x->sse, "\n\n", 2, &used, &e);
     verdict v = tail ? judge(x, &e) : VERDICT_FORWARD;
     if (v == VERDICT_ANSWERED) return;
     lar_usage *u = &x->usage;
@@ -287,7 +313,7 @@ static void end_events(lar_exchange *x) {
         return;
     }
     if (v == VERDICT_DROP) x->held.len = 0;
-    if (flush_events(x, tail && v != VERDICT_DROP ? LAR_SLICE("\n\n") : LAR_SLICE(""), PUT_END))
+    if (flush_events(x, LAR_SLICE(""), PUT_END))
         lar_exchange_finish(x, u->error_seen && !u->done ? LAR_END_UPSTREAM_ERROR : LAR_END_COMPLETE, CLIENT_KEEP);
 }
 
@@ -303,7 +329,7 @@ void lar_exchange_on_body(lar_exchange *x, lar_slice data) {
         }
         return;
     }
-    if (!x->paused) lar_exchange_wait(x, x->upstream->idle_timeout_ms);
+    if (!x->paused && !x->usage.done) lar_exchange_wait(x, x->upstream->idle_timeout_ms);
     pieces p = {.count = 0};
     switch (x->relay) {
     case RELAY_SSE: relay_events(x, data); return;
@@ -338,10 +364,23 @@ void lar_exchange_on_end(lar_exchange *x) {
 }
 
 void lar_exchange_on_cut(lar_exchange *x, lar_error e, const char *detail) {
-    if (x->relay == RELAY_SSE && x->usage.finished && x->head_sent) { /* all there was to say was said (S-11 c) */
+    if (x->relay == RELAY_SSE && (x->usage.finished || x->usage.done) && x->head_sent) { /* all there was to say was said (S-11 c) */
         x->held.len = 0;
         if (flush_events(x, LAR_SLICE(""), PUT_END)) lar_exchange_finish(x, LAR_END_COMPLETE, CLIENT_KEEP);
         return;
     }
     lar_exchange_fail(x, e == LAR_UPSTREAM_CLOSED ? LAR_UPSTREAM_CUT : e, detail);
+}
+
+bool lar_exchange_probe(lar_exchange *x) {
+    static const char interim[] = "HTTP/1.1 100 Continue\r\n\r\n", comment[] = ":\n\n", chunk[] = "3\r\n:\n\n\r\n";
+    struct iovec iov = {(void *)(uintptr_t)interim, sizeof interim - 1};
+    if (x->head_sent) {
+        if (x->relay != RELAY_SSE) return false;
+        iov = (struct iovec){(void *)(uintptr_t)(x->chunked_out ? chunk : comment), x->chunked_out ? 8 : 3};
+    } else if (x->client_is_10) {
+        return false;
+    }
+    /* a failed write is a finding too: the caller looks at the socket next */
+    return lar_client_write(x->client, &iov, 1) == LAR_OK || x->client != NULL;
 }

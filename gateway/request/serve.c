@@ -45,46 +45,33 @@ static void *join_loops(serve *s) {
 
 /* -- certificates --------------------------------------------------------------------------------------------- */
 
-static lar_error load_listener_cert(serve *s, lar_diag *d) {
-    lar_config *c = s->g.config;
+static lar_error load_listener_cert(serve *s, const lar_config *c, lar_diag *d) {
     if (!c->tls_cert[0] && !c->tls_key[0]) return LAR_OK;
     if (!c->tls_cert[0] || !c->tls_key[0]) return lar_fail(LAR_CONFIG, d, "tls.cert and tls.key go together");
     lar_tls_context *fresh;
     lar_error e = lar_tls_server_new(c->tls_cert, c->tls_key, &fresh, d);
     if (e) return e;
-    (void)pthread_mutex_lock(&s->g.tls_lock);
+    (void)pthread_mutex_lock(&s->g.lock);
     lar_tls_context *old = s->g.listener_tls;
     s->g.listener_tls = fresh;
-    (void)pthread_mutex_unlock(&s->g.tls_lock);
+    (void)pthread_mutex_unlock(&s->g.lock);
     lar_tls_context_unref(old);
     return LAR_OK;
 }
 
 static void reload_cert(serve *s) {
     lar_diag d = {{0}, 0, 0};
-    lar_error e = load_listener_cert(s, &d);
+    const lar_config *c = s->g.generation->config; /* this thread is the only one that changes it */
+    lar_error e = load_listener_cert(s, c, &d);
     if (e) /* half-written files are common while a certificate is renewed: the old one stays */
         LAR_LOG(s->g.log, LAR_LOG_WARN, "certificate_not_reloaded", LAR_F_CSTR("detail", d.text));
     else
-        LAR_LOG(s->g.log, LAR_LOG_INFO, "certificate_reloaded", LAR_F_CSTR("file", s->g.config->tls_cert));
+        LAR_LOG(s->g.log, LAR_LOG_INFO, "certificate_reloaded", LAR_F_CSTR("file", c->tls_cert));
 }
 
 static void on_cert_change(uv_fs_poll_t *p, int status, const uv_stat_t *before, const uv_stat_t *now) {
     (void)before, (void)now;
     if (status == 0) reload_cert(p->data);
-}
-
-static lar_error open_upstream_tls(serve *s, lar_diag *d) {
-    lar_config *c = s->g.config;
-    s->g.upstream_tls = calloc(c->upstream_count, sizeof *s->g.upstream_tls);
-    if (!s->g.upstream_tls) return lar_fail(LAR_NO_MEMORY, d, "upstreams");
-    for (uint32_t i = 0; i < c->upstream_count; i++) {
-        const lar_upstream_config *u = &c->upstreams[i];
-        if (!u->url.tls) continue;
-        lar_error e = lar_tls_client_new(u->url.host, u->url.host_is_ip, u->ca_file, &s->g.upstream_tls[i], d);
-        if (e) return e;
-    }
-    return LAR_OK;
 }
 
 /* -- signals ---------------------------------------------------------------------------------------------------- */
@@ -125,26 +112,46 @@ static void on_stop_signal(uv_signal_t *h, int signum) {
     LAR_ASSERT(uv_queue_work(&s->main, w, join_work, on_joined) == 0);
 }
 
-/* What may change while larder runs is taken over; what may not is named. */
-static void on_reload_signal(uv_signal_t *h, int signum) {
-    (void)signum;
-    serve *s = h->data;
+static void name_restart_options(serve *s, const lar_config *next) {
+    lar_buf names;
+    lar_buf_init(&names, 4096);
+    if (lar_config_restart_names(s->g.boot, next, &names))
+        LAR_LOG(s->g.log, LAR_LOG_WARN, "reload_needs_restart", LAR_F_TEXT("options", lar_buf_slice(&names)));
+    lar_buf_release(&names);
+}
+
+/* Read, validate, swap at once: everything, or nothing (the old configuration stays in force). */
+static lar_error reload(serve *s, lar_diag *d) {
     lar_config *next = NULL;
-    lar_diag d = {{0}, 0, 0};
-    if (s->g.config->tls_cert[0]) reload_cert(s);
-    if (lar_config_reload(s->g.config, &next, &d) != LAR_OK) {
-        LAR_LOG(s->g.log, LAR_LOG_ERROR, "reload_failed", LAR_F_CSTR("detail", d.text));
-        return;
+    lar_generation *fresh = NULL;
+    lar_error e = lar_config_reload(s->g.generation->config, &next, d);
+    if (!e) e = load_listener_cert(s, next, d);
+    if (!e) e = lar_generation_new(next, true, &fresh, d);
+    if (e) {
+        lar_config_free(next);
+        return e;
     }
     atomic_store(&s->g.access_log, next->log_access);
     lar_log_set_level(s->g.log, (lar_log_level)next->log_level);
-    lar_buf names;
-    lar_buf_init(&names, 4096);
-    if (lar_config_restart_names(s->g.config, next, &names))
-        LAR_LOG(s->g.log, LAR_LOG_WARN, "reload_needs_restart", LAR_F_TEXT("options", lar_buf_slice(&names)));
-    lar_buf_release(&names);
-    lar_config_free(next);
-    LAR_LOG(s->g.log, LAR_LOG_INFO, "reloaded", LAR_F_INT("signal", SIGHUP));
+    name_restart_options(s, next);
+    (void)pthread_mutex_lock(&s->g.lock);
+    lar_generation *old = s->g.generation;
+    s->g.generation = fresh;
+    (void)pthread_mutex_unlock(&s->g.lock);
+    lar_generation_unref(old);
+    for (uint32_t i = 0; i < s->loops_open; i++) lar_loop_reload(&s->loops[i]);
+    return LAR_OK;
+}
+
+static void on_reload_signal(uv_signal_t *h, int signum) {
+    serve *s = h->data;
+    lar_diag d = {{0}, 0, 0};
+    if (atomic_load(&s->g.stopping)) return;
+    lar_error e = reload(s, &d);
+    if (e)
+        LAR_LOG(s->g.log, LAR_LOG_ERROR, "reload_failed", LAR_F_CSTR("error", lar_error_name(e)), LAR_F_CSTR("detail", d.text));
+    else
+        LAR_LOG(s->g.log, LAR_LOG_INFO, "reloaded", LAR_F_INT("signal", signum));
 }
 
 static void watch_signal(serve *s, uv_signal_t *h, uv_signal_cb cb, int signum) {
@@ -157,22 +164,18 @@ static void watch(serve *s) {
     watch_signal(s, &s->on_term, on_stop_signal, SIGTERM);
     watch_signal(s, &s->on_int, on_stop_signal, SIGINT);
     watch_signal(s, &s->on_hup, on_reload_signal, SIGHUP);
-    if (!s->g.config->tls_cert[0]) return;
+    if (!s->g.boot->tls_cert[0]) return;
     LAR_ASSERT(uv_fs_poll_init(&s->main, &s->cert_poll) == 0);
     LAR_ASSERT(uv_fs_poll_init(&s->main, &s->key_poll) == 0);
     s->cert_poll.data = s->key_poll.data = s;
-    (void)uv_fs_poll_start(&s->cert_poll, on_cert_change, s->g.config->tls_cert, CERT_POLL_MS);
-    (void)uv_fs_poll_start(&s->key_poll, on_cert_change, s->g.config->tls_key, CERT_POLL_MS);
+    (void)uv_fs_poll_start(&s->cert_poll, on_cert_change, s->g.boot->tls_cert, CERT_POLL_MS);
+    (void)uv_fs_poll_start(&s->key_poll, on_cert_change, s->g.boot->tls_key, CERT_POLL_MS);
 }
 
 /* -- start -------------------------------------------------------------------------------------------------------- */
 
-static bool is_loopback(const char *host) {
-    return strcmp(host, "localhost") == 0 || strcmp(host, "::1") == 0 || strncmp(host, "127.", 4) == 0;
-}
-
 static lar_error open_store(serve *s, lar_diag *d) {
-    lar_config *c = s->g.config;
+    const lar_config *c = s->g.boot;
     if (!c->store_dir[0]) {
         s->volatile_memory = lar_volatile_memory_new(64u << 20);
         if (!s->volatile_memory) return lar_fail(LAR_NO_MEMORY, d, "recall memory");
@@ -201,7 +204,7 @@ static uint32_t loop_count(const lar_config *c) {
 }
 
 static lar_error open_loops(serve *s, lar_diag *d) {
-    lar_config *c = s->g.config;
+    const lar_config *c = s->g.boot;
     uint32_t n = loop_count(c);
     uint16_t *ports = calloc(c->listen_count, sizeof *ports);
     s->loops = calloc(n, sizeof *s->loops);
@@ -230,23 +233,20 @@ static lar_error open_loops(serve *s, lar_diag *d) {
 /* The default admin address may be taken by another larder: that is no reason not to serve. */
 static lar_error open_admin(serve *s, lar_diag *d) {
     lar_error e = lar_admin_open(&s->main, &s->g, &s->admin, d);
-    if (!e || strcmp(s->g.config->admin_listen, "127.0.0.1:8081") != 0) return e;
+    if (!e || strcmp(s->g.boot->admin_listen, "127.0.0.1:8081") != 0) return e;
     LAR_LOG(s->g.log, LAR_LOG_WARN, "no_admin", LAR_F_CSTR("detail", d->text));
     return LAR_OK;
 }
 
 static void init_gateway(serve *s, lar_config *c) {
     lar_gateway *g = &s->g;
-    g->config = c;
+    g->boot = c;
     g->log = lar_log_new(&(lar_log_options){.level = (lar_log_level)c->log_level, .format = (lar_log_format)c->log_format,
                                             .fd = STDERR_FILENO});
     g->metrics = lar_metrics_new();
-    g->canon = (lar_canon_options){.mode = (lar_canon_mode)c->canon, .rules_off = c->rules_off_bits};
     g->process_salt = lar_digest_of(LAR_SLICE("larder scope 1")); /* constant: recall outlives the process */
-    g->loopback_only = c->key_count == 0;
-    for (uint32_t i = 0; i < c->listen_count; i++) g->loopback_only &= is_loopback(c->listens[i].host);
     atomic_init(&g->access_log, c->log_access);
-    LAR_ASSERT(pthread_mutex_init(&g->tls_lock, NULL) == 0);
+    LAR_ASSERT(pthread_mutex_init(&g->lock, NULL) == 0);
     LAR_ASSERT(uv_loop_init(&s->main) == 0);
 }
 
@@ -259,12 +259,11 @@ static void release_all(serve *s) {
     for (uint32_t i = 0; i < s->loops_open; i++) lar_loop_release(&s->loops[i]);
     free(s->loops);
     LAR_ASSERT(uv_loop_close(&s->main) == 0);
-    for (uint32_t i = 0; g->upstream_tls && i < g->config->upstream_count; i++) lar_tls_context_unref(g->upstream_tls[i]);
-    free(g->upstream_tls);
+    lar_generation_unref(g->generation);
     lar_tls_context_unref(g->listener_tls);
     if (g->store) lar_store_close(g->store);
     lar_volatile_memory_free(s->volatile_memory);
-    (void)pthread_mutex_destroy(&g->tls_lock);
+    (void)pthread_mutex_destroy(&g->lock);
     lar_metrics_free(g->metrics);
     LAR_LOG(g->log, LAR_LOG_INFO, "stopped", LAR_F_INT("signals", s->stop_signals));
     lar_log_free(g->log);
@@ -276,8 +275,8 @@ lar_error lar_serve_run(lar_config *c, lar_diag *d) {
     serve *s = calloc(1, sizeof *s);
     if (!s) return lar_fail(LAR_NO_MEMORY, d, "start");
     init_gateway(s, c);
-    lar_error e = open_upstream_tls(s, d);
-    if (!e) e = load_listener_cert(s, d);
+    lar_error e = lar_generation_new(c, false, &s->g.generation, d);
+    if (!e) e = load_listener_cert(s, c, d);
     if (!e) e = open_store(s, d);
     if (!e) e = open_admin(s, d);
     if (!e) {

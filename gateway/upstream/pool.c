@@ -80,9 +80,11 @@ void lar_pool_close(lar_pool *p) {
 
 void lar_pool_free(lar_pool *p) {
     if (!p) return;
-    LAR_ASSERT(p->open_count == 0 && p->waiting == 0 && !p->resolver.resolving);
+    LAR_ASSERT(lar_pool_quiet(p));
     free(p);
 }
+
+bool lar_pool_quiet(const lar_pool *p) { return p->open_count == 0 && p->waiting == 0 && lar_resolver_idle(&p->resolver); }
 
 void lar_pool_idle_remove(lar_upstream_conn *c) {
     lar_pool *p = c->pool;

@@ -60,7 +60,9 @@ typedef struct lar_pool_options {
 lar_pool *lar_pool_new(const lar_pool_options *o);
 /* Closes idle connections; those under lease stay until they are given back. No new lease is taken. */
 void lar_pool_close(lar_pool *p);
-/* After lar_pool_close and once the loop has nothing left to do. */
+/* Nothing is open, waiting or being looked up. */
+bool lar_pool_quiet(const lar_pool *p);
+/* Of a closed, quiet pool. */
 void lar_pool_free(lar_pool *p);
 
 void lar_lease_init(lar_lease *l, void (*on_event)(void *owner, const lar_lease_event *e), void *owner);
