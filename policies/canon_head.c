@@ -75,14 +75,22 @@ lar_error lar_canon_head_read(lar_canon *c) {
     return LAR_OK;
 }
 
-/* The remembered form of a head segment: the same text has one form in a scope, whatever stands around it. */
+/* The remembered form of a head segment: the same text has one form in a scope, whatever stands around it and
+ * whatever its clocks show. */
 static lar_error recall_form(lar_canon *c, uint32_t i) {
     lar_canon_segment *s = &c->segments[i];
     if (s->text_node == LAR_JSON_NONE || !lar_canon_rule_on(c, LAR_RULE_LR004)) return LAR_OK;
-    if (!lar_canon_get(c, 'B', s->norm)) {
+    lar_hash text = s->norm;
+    for (uint32_t u = 0; u < c->unit_count; u++) {
+        if (c->units[u].node != s->text_node) continue;
+        lar_error e = lar_canon_unit_norm(c, &c->units[u], UINT32_MAX, &text);
+        if (e) return e;
+        text = lar_hash_join((lar_hash){{0}}, text); /* as the norm of a segment with one text */
+    }
+    if (!lar_canon_get(c, 'B', text)) {
         char value[1 + LAR_RECIPE_MAX] = {1};
         memcpy(value + 1, s->recipe.ptr, s->recipe.len);
-        return lar_canon_put_value(c, 'B', s->norm, lar_slice_of(value, 1 + s->recipe.len));
+        return lar_canon_put_value(c, 'B', text, lar_slice_of(value, 1 + s->recipe.len));
     }
     if (c->value.ptr[0] != 1 || c->value.len > 1 + LAR_RECIPE_MAX) return LAR_OK;
     lar_slice want = lar_slice_of(c->value.ptr + 1, c->value.len - 1);

@@ -3,12 +3,12 @@
  * Never blocks; one request at a time. What is remembered, all in the scope:
  *   T  template of the head -> for each clock the last value and what it did (seen, repeated, changed)
  *   L  class and label of a clock that was seen to change: counts for other prompts with that label
- *   R  exact head -> which clocks moved when it was sent: the same bytes are decided the same way again
+ *   R  head with its values -> which clocks moved when it was sent: the same text is decided the same way again
  * Invariants: 1. a clock that never changed and does not show now is not touched. 2. nothing moves if there
  * is no user message that could carry it. 3. a value goes into the block byte for byte. */
 #include "policies/canon_state.h"
 
-enum { VERSION = 1, SEEN = 0, REPEATED = 1, CHANGED = 2, HEAD_BYTES = 10, ROW_BYTES = 9, FACTS_DEFAULT = 4096 };
+enum { VERSION = 1, SEEN = 0, REPEATED = 1, CHANGED = 2, HEAD_BYTES = 10, ROW_BYTES = 9, FACTS_DEFAULT = 4096, FACTS_MAX = 15000 };
 
 static const char block_open[] = "\\n\\n<runtime-context note=\\\"Added by the gateway. Facts valid for this turn only; not part of the user's request.\\\">\\n";
 static const char block_close[] = "</runtime-context>";
@@ -99,16 +99,24 @@ static lar_error remember_slots(lar_canon *c, uint32_t moved_now) {
     return LAR_OK;
 }
 
-static lar_hash exact_head(const lar_canon *c) {
-    lar_hash h = c->hash_template;
-    for (uint32_t u = 0; u < c->unit_count; u++) h = lar_hash_chain(h, c->units[u].text.text);
-    return h;
+/* The head with its values, in whatever form. */
+static lar_error valued_head(lar_canon *c, lar_hash *head) {
+    *head = c->hash_template;
+    for (uint32_t u = 0; u < c->unit_count; u++) {
+        lar_hash norm;
+        lar_error e = lar_canon_unit_norm(c, &c->units[u], 0, &norm);
+        if (e) return e;
+        *head = lar_hash_join(*head, norm);
+    }
+    return LAR_OK;
 }
 
 /* Decides which clocks move; fills *mask. */
 static lar_error decide(lar_canon *c, uint32_t *mask) {
     uint64_t opener = c->head_count < c->view->segment_count ? lar_hash_low(c->segments[c->head_count].norm) : 0;
-    lar_hash head = exact_head(c);
+    lar_hash head;
+    lar_error e = valued_head(c, &head);
+    if (e) return e;
     bool settled = lar_canon_get(c, 'R', head) && c->value.len == 5 && c->value.ptr[0] == VERSION;
     uint32_t before = 0;
     if (settled) memcpy(&before, c->value.ptr + 1, 4);
@@ -125,7 +133,6 @@ static lar_error decide(lar_canon *c, uint32_t *mask) {
     }
     if (settled) *mask = before & all;
     ev.opener = opener;
-    lar_error e = LAR_OK;
     if (!ev.found || ev.dirty) e = write_evidence(c, &ev);
     if (!e) e = remember_slots(c, moved_now);
     if (!e && !settled && c->apply && *mask != all) {
@@ -160,7 +167,12 @@ static lar_error print_line(lar_canon *c, uint32_t i, lar_buf *out) {
         n = 4;
     }
     uint32_t from = lar_text_body_offset(t, s->start), to = lar_text_body_offset(t, s->end);
+    size_t before = out->len;
     lar_error err = lar_json_escape(out, lar_slice_of(label, n));
+    if (err == LAR_INVALID) { /* half of a surrogate pair in the label */
+        out->len = before;
+        err = lar_buf_add(out, "Time", 4);
+    }
     if (!err) err = lar_buf_add(out, ": ", 2);
     if (!err) err = lar_buf_add(out, c->json->body.ptr + from, to - from);
     return err ? err : lar_buf_add(out, "\\n", 2);
@@ -168,6 +180,7 @@ static lar_error print_line(lar_canon *c, uint32_t i, lar_buf *out) {
 
 static lar_error print_facts(lar_canon *c) {
     uint32_t max = c->in->options->facts_bytes_max ? c->in->options->facts_bytes_max : FACTS_DEFAULT;
+    if (max > FACTS_MAX) max = FACTS_MAX; /* four blocks must fit into one value of the memory */
     lar_buf b;
     lar_buf_init(&b, max);
     lar_error e = lar_buf_add(&b, block_open, sizeof block_open - 1);
