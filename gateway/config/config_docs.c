@@ -170,9 +170,9 @@ static const char upstream_text[] =
 
 static const char route_text[] =
     "A list. The longest prefix that fits the path counts first; among the routes with that prefix (or, where\n"
-    "none fits, among those without one) the first whose model and header fit too. Requests that no route takes\n"
-    "go to the first upstream, and so does everything where there are no routes; other paths under `/v1/` are\n"
-    "then passed through.";
+    "none fits, among those without one) the first whose model and header fit too. If the prefix fits and no\n"
+    "other condition does, the first route with that prefix is taken; without a prefix, the first upstream.\n"
+    "Without any routes everything goes to the first upstream, and other paths under `/v1/` are passed through.";
 
 static const char key_text[] =
     "A list of larder's own client keys. With at least one, a request without a known key is answered 401.\n"
