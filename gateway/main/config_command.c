@@ -88,17 +88,17 @@ static lar_exit check(int argc, char **argv, int first) {
     return code;
 }
 
-lar_exit lar_command_check(int argc, char **argv) { return check(argc, argv, 1); }
+int lar_command_check(int argc, char **argv) { return (int)check(argc, argv, 1); }
 
-lar_exit lar_command_config(int argc, char **argv) {
+int lar_command_config(int argc, char **argv) {
     static const struct {
         const char *flag;
         lar_error (*page)(lar_buf *out);
     } pages[] = {{"--help", lar_config_help}, {"--markdown", lar_config_markdown}, {"--sample", lar_config_sample}};
     const char *what = argc > 1 ? argv[1] : "";
-    if (strcmp(what, "check") == 0) return check(argc, argv, 2);
+    if (strcmp(what, "check") == 0) return (int)check(argc, argv, 2);
     for (unsigned i = 0; argc == 3 && strcmp(what, "docs") == 0 && i < sizeof pages / sizeof *pages; i++) {
-        if (strcmp(argv[2], pages[i].flag) == 0) return print_page(pages[i].page);
+        if (strcmp(argv[2], pages[i].flag) == 0) return (int)print_page(pages[i].page);
     }
     (void)fprintf(stderr,
                   "usage: larder config check -c FILE\n       larder config docs --help | --markdown | --sample\n");

@@ -11,8 +11,8 @@ typedef enum lar_exit { LAR_EXIT_OK, LAR_EXIT_FAILED, LAR_EXIT_USAGE, LAR_EXIT_C
  * and printed. */
 lar_exit lar_command_load(int argc, char **argv, int first, lar_config **out);
 
-/* argv[0] is the command's own name. */
-lar_exit lar_command_config(int argc, char **argv);
-lar_exit lar_command_check(int argc, char **argv);
+/* argv[0] is the command's own name. Both return a lar_exit. */
+int lar_command_config(int argc, char **argv);
+int lar_command_check(int argc, char **argv);
 
 #endif

@@ -18,7 +18,7 @@ typedef struct command {
 static int serve(int argc, char **argv) {
     lar_config *c = NULL;
     lar_exit code = lar_command_load(argc, argv, 1, &c);
-    if (!c) return code;
+    if (!c) return (int)code;
     lar_diag d = {0};
     lar_error e = lar_serve_run(c, &d);
     if (e) {
@@ -26,11 +26,8 @@ static int serve(int argc, char **argv) {
         code = e == LAR_CONFIG ? LAR_EXIT_CONFIG : LAR_EXIT_FAILED;
     }
     lar_config_free(c);
-    return code;
+    return (int)code;
 }
-
-static int check(int argc, char **argv) { return lar_command_check(argc, argv); }
-static int config(int argc, char **argv) { return lar_command_config(argc, argv); }
 
 static int rules(int argc, char **argv) {
     (void)argv;
@@ -51,8 +48,8 @@ static int help(int argc, char **argv);
 
 static const command commands[] = {
     {"serve", "-c FILE | --upstream URL [options]", "run the gateway; --help lists the options", serve},
-    {"check", "-c FILE", "say whether a configuration is valid", check},
-    {"config", "check | docs", "the same, and the generated reference pages", config},
+    {"check", "-c FILE", "say whether a configuration is valid", lar_command_check},
+    {"config", "check | docs", "the same, and the generated reference pages", lar_command_config},
     {"stats", "[options]", "hit rates and tokens from the journal", lar_command_stats},
     {"tail", "[options]", "the journal's last records; -f follows", lar_command_tail},
     {"export", "[options]", "journal records as JSON lines or CSV", lar_command_export},
