@@ -54,7 +54,7 @@ lar_error lar_store_memory_get(void *store, const lar_hash *key, lar_buf *out) {
     bool cached = e != LAR_NOT_FOUND;
     if (!cached) e = read_disk(s, key, out, &day);
     if (e || !s->cache) return e;
-    lar_slice value = lar_slice_of(out->ptr + before, out->len - before);
+    lar_slice value = out->len > before ? lar_slice_of(out->ptr + before, out->len - before) : lar_slice_of("", 0);
     if (day < today) lar_store_memory_put(s, key, value); /* the same value with a newer day */
     else if (!cached) lar_cache_fill(s->cache, key, value, day);
     return LAR_OK;

@@ -139,15 +139,16 @@ static int remove_old_in_block(lar_store *s, MDB_txn *txn, uint64_t block, int64
     if (rc) return rc;
     rc = mdb_cursor_get(c, &k, &v, MDB_SET_RANGE);
     while (!rc && k.mv_size == 8 && lar_bytes_get_be64(k.mv_data) / LAR_BLOCK_RECORDS == block) {
-        int64_t time;
-        if (!lar_record_time(lar_slice_of(v.mv_data, v.mv_size), &time) || time < cutoff) {
+        int64_t time = INT64_MAX;
+        bool timed = lar_record_time(lar_slice_of(v.mv_data, v.mv_size), &time);
+        if (time < cutoff) {
             rc = mdb_cursor_del(c, 0);
             if (rc) break;
             ++*removed;
         } else {
-            any = true;
+            any = true; /* one too damaged to have a time stays, to be counted as such, until room is needed */
             if (time < left.time_min) left.time_min = time;
-            if (time > left.time_max) left.time_max = time;
+            if (timed && time > left.time_max) left.time_max = time;
         }
         rc = mdb_cursor_get(c, &k, &v, MDB_NEXT);
     }

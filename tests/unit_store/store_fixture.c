@@ -10,7 +10,8 @@
 int fixture_setup(void **state) {
     fixture *f = calloc(1, sizeof *f);
     assert_non_null(f);
-    (void)snprintf(f->dir, sizeof f->dir, "/tmp/larder-store-XXXXXX");
+    /* In memory where that is: hundreds of syncs on a busy disk take minutes and test nothing more. */
+    (void)snprintf(f->dir, sizeof f->dir, "%s/larder-store-XXXXXX", access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
     assert_non_null(mkdtemp(f->dir));
     f->metrics = lar_metrics_new();
     f->o = (lar_store_options){.dir = f->dir, .metrics = f->metrics, .commit_ms = 2, .sync_ms = 50};
@@ -120,7 +121,7 @@ bool memory_get(fixture *f, uint64_t key, char *out, size_t cap) {
     lar_buf b;
     lar_buf_init(&b, cap - 1);
     lar_error e = lar_store_memory_get(f->store, &k, &b);
-    if (!e) memcpy(out, b.ptr, b.len);
+    if (!e && b.len) memcpy(out, b.ptr, b.len);
     out[e ? 0 : b.len] = 0;
     lar_buf_release(&b);
     return !e;
