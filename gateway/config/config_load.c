@@ -113,7 +113,11 @@ static lar_error unknown_option(lar_loader *l, const char *origin, lar_slice nam
     lar_nearest n;
     lar_nearest_init(&n, name);
     lar_option_offer(lar_option_scalars(), &n);
-    for (unsigned i = 0; i < GIVEN_ROWS; i++) lar_nearest_offer(&n, lar_slice_cstr(given_rows[i].name));
+    for (unsigned i = 0; i < GIVEN_ROWS; i++) {
+        if (!given_rows[i].short_for || dot == '-') lar_nearest_offer(&n, lar_slice_cstr(given_rows[i].name));
+    }
+    const lar_given_row *given = find_given(name); /* a short name is a flag's only */
+    if (given && given->short_for) n.best = lar_slice_cstr(given->short_for);
     if (!n.best.ptr) return lar_loader_fail_from(l, origin, "no such option; `larder config docs --help` lists them");
     char best[64 + 1];
     for (size_t i = 0; i < n.best.len; i++) {

@@ -133,6 +133,9 @@ static void unknown_names_are_errors(void **state) {
     fixture_bad(UP, NULL, 0,
                 "environment variable LARDER_CANNON_MODE: no such option; did you mean LARDER_CANON_MODE?");
     (void)unsetenv("LARDER_CANNON_MODE");
+    (void)setenv("LARDER_CANON", "on", 1);
+    fixture_bad(UP, NULL, 0, "environment variable LARDER_CANON: no such option; did you mean LARDER_CANON_MODE?");
+    (void)unsetenv("LARDER_CANON");
 }
 
 static void foreign_variables_are_left_alone(void **state) {
