@@ -109,6 +109,13 @@ static const lar_slice worth[] = {
     {"error\"", 6},       {"detail\"", 7},               {"stop_reason\"", 12},     {"message_stop\"", 13},
     {"status\"", 7},      {"response.completed\"", 19},  {"response.failed\"", 16}, {"response.incomplete\"", 20}};
 
+static bool begins_worth(char c) {
+    switch (c) {
+    case 'd': case 'e': case 'f': case 'm': case 'r': case 's': case 'u': return true;
+    default: return false;
+    }
+}
+
 /* Behind a name: `: null` or `: ""`, which say nothing. */
 static bool says_nothing(const char *at, const char *end) {
     while (at < end && (*at == ' ' || *at == '\t' || *at == '\n' || *at == '\r')) at++;
@@ -125,7 +132,7 @@ bool lar_usage_may_matter(lar_slice data) {
     const char *at = data.ptr, *end = at + data.len;
     while (at < end && (at = memchr(at, '"', (size_t)(end - at))) != NULL) {
         if (++at == end) break;
-        if (*at < 'd' || *at > 'u') continue;
+        if (!begins_worth(*at)) continue;
         for (size_t i = 0; i < sizeof worth / sizeof *worth; i++) {
             const lar_slice *w = &worth[i];
             if (*at == w->ptr[0] && (size_t)(end - at) >= w->len && memcmp(at, w->ptr, w->len) == 0 &&

@@ -74,6 +74,7 @@ static void h08_chunk_extensions(void **s) {
 static void h09_chunk_data_longer_than_its_size(void **s) {
     (void)s;
     REQUEST(CHUNKED "5\r\nhelloXYZ\r\n0\r\n\r\n", HEAD "[hello]!HTTP_SYNTAX");
+    REQUEST(CHUNKED "5\r\nhelloX\n0\r\n\r\n", HEAD "[hello]!HTTP_SYNTAX");
     REQUEST(CHUNKED "5\r\nhello\rX0\r\n\r\n", HEAD "[hello]!HTTP_SYNTAX");
     REQUEST(CHUNKED "5\r\nhello5\r\nworld\r\n0\r\n\r\n", HEAD "[hello]!HTTP_SYNTAX");
 }
