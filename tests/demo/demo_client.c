@@ -141,7 +141,8 @@ static bool read_head(demo_client *c, int *status, framing *f) {
                 f->has_length = true;
                 f->length = demo_json_u64(value, UINT64_MAX);
             }
-            if (lar_slice_ieq(name, LAR_SLICE("transfer-encoding"))) f->chunked = lar_slice_ieq(value, LAR_SLICE("chunked"));
+            if (lar_slice_ieq(name, LAR_SLICE("transfer-encoding")))
+                f->chunked = lar_slice_ieq(value, LAR_SLICE("chunked"));
             if (lar_slice_ieq(name, LAR_SLICE("connection"))) f->close = lar_slice_ieq(value, LAR_SLICE("close"));
         }
         lar_buf_consume(&c->in, n + 2);

@@ -90,7 +90,8 @@ void demo_json_quote(lar_buf *b, lar_slice text) {
     while (p < end) {
         const char *run = p;
         uint32_t n = 1;
-        while (p < end && (unsigned char)*p >= 0x20 && *p != '"' && *p != '\\' && (n = demo_utf8_len(p, end)) != 0) p += n;
+        while (p < end && (unsigned char)*p >= 0x20 && *p != '"' && *p != '\\' && (n = demo_utf8_len(p, end)) != 0)
+            p += n;
         demo_put(b, lar_slice_of(run, (size_t)(p - run)));
         if (p == end) break;
         if (n == 0) DEMO_PUT(b, "\xEF\xBF\xBD");

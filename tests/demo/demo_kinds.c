@@ -58,7 +58,8 @@ static void add_clock(lar_slice text, const demo_moment *m, demo_system_out *out
     }
     demo_put(&out->text, text);
     demo_putf(&out->kept, "%02d时%02d分%02d秒", t.tm_hour, t.tm_min, t.tm_sec);
-    demo_putf(&out->text, "\n\n当前时间：%d年%d月%d日 %.*s", t.tm_year + 1900, t.tm_mon + 1, t.tm_mday, LAR_FMT(lar_buf_slice(&out->kept)));
+    demo_putf(&out->text, "\n\n当前时间：%d年%d月%d日 %.*s", t.tm_year + 1900, t.tm_mon + 1, t.tm_mday,
+              LAR_FMT(lar_buf_slice(&out->kept)));
 }
 
 static void reform(lar_slice text, uint64_t *random, lar_buf *out) {

@@ -10,7 +10,7 @@
 
 typedef enum demo_kind {
     DEMO_KIND_CLEAN,      /* nothing */
-    DEMO_KIND_CLOCK,      /* the time in the system text: ISO before it, an English sentence in it, or Chinese behind it */
+    DEMO_KIND_CLOCK,      /* the time in the system text: ISO before, an English sentence inside, or Chinese behind */
     DEMO_KIND_BILLING,    /* a billing header with a nonce before the system text */
     DEMO_KIND_TOOL_ORDER, /* tools in another order each time */
     DEMO_KIND_TEXT_FORM,  /* now and then a BOM, CR LF, blanks at the end */
@@ -30,8 +30,8 @@ typedef struct demo_moment {
     uint32_t call;     /* in the conversation, from 0 */
 } demo_moment;
 
-/* Appends to out->text the system text as this client sends it. out->kept gets what the model must still be able to read: the
- * clock's changing part; it stays empty for the other kinds. */
+/* Appends to out->text the system text as this client sends it. out->kept gets what the model must still be able to
+ * read: the clock's changing part; it stays empty for the other kinds. */
 typedef struct demo_system_out {
     lar_buf text, kept;
 } demo_system_out;

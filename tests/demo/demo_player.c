@@ -217,7 +217,9 @@ static void check_answer(player *p, const conversation *v, uint32_t call, lar_sl
 
 /* -- what reached the upstream ---------------------------------------------------------------------------- */
 
-static bool holds(lar_slice text, lar_slice part) { return part.len == 0 || memmem(text.ptr, text.len, part.ptr, part.len); }
+static bool holds(lar_slice text, lar_slice part) {
+    return part.len == 0 || memmem(text.ptr, text.len, part.ptr, part.len);
+}
 
 /* True if one of this turn's values is in `got`: a clock may stand still during tool rounds. */
 static bool holds_kept(const player *p, lar_slice got) {
@@ -239,9 +241,12 @@ static void check_parts(player *p, const conversation *v, uint32_t call, uint32_
     }
     for (uint32_t i = 0; i < upto; i++) {
         lar_slice m = v->messages[i];
-        if ((has_role(m, "assistant") || has_role(m, "tool")) && !holds(got, m)) fault(p, v, call, "a message of the model or a tool changed");
+        if ((has_role(m, "assistant") || has_role(m, "tool")) && !holds(got, m))
+            fault(p, v, call, "a message of the model or a tool changed");
         lar_slice content = demo_json_get(m, "content");
-        if (has_role(m, "user") && demo_json_is_string(content) && !holds(got, lar_slice_of(content.ptr, content.len - 1)))
+        if (!has_role(m, "user") || !demo_json_is_string(content)) continue;
+        /* Without its closing quote: facts may follow it. */
+        if (!holds(got, lar_slice_of(content.ptr, content.len - 1)))
             fault(p, v, call, "user text lost");
     }
     for (uint32_t i = 0; i < v->tool_count; i++)
@@ -264,7 +269,8 @@ static void check_body(player *p, const conversation *v, uint32_t call, uint32_t
     lar_buf_reset(&p->text, 4u << 20);
     demo_json_text(demo_json_get(entry, "body"), &p->text);
     if (demo_kind_of(p->o.kind, v->index) != DEMO_KIND_CLEAN) check_parts(p, v, call, upto);
-    else if (!lar_slice_eq(lar_buf_slice(&p->text), lar_buf_slice(&p->body))) fault(p, v, call, "the upstream received other bytes than were sent");
+    else if (!lar_slice_eq(lar_buf_slice(&p->text), lar_buf_slice(&p->body)))
+        fault(p, v, call, "the upstream received other bytes than were sent");
 }
 
 /* -- a conversation --------------------------------------------------------------------------------------- */

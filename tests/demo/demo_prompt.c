@@ -24,24 +24,28 @@ demo_proto demo_proto_of(lar_slice path) {
     return DEMO_NO_PROTO;
 }
 
+static bool is_one_of(lar_slice key, const char *a, const char *b, const char *c) {
+    return lar_slice_eq_cstr(key, a) || lar_slice_eq_cstr(key, b) || lar_slice_eq_cstr(key, c);
+}
+
+static void take_member(demo_ask *a, lar_slice key, lar_slice v) {
+    if (lar_slice_eq_cstr(key, "model")) a->model = v;
+    else if (is_one_of(key, "messages", "input", "prompt")) a->messages = v;
+    else if (lar_slice_eq_cstr(key, "system") || lar_slice_eq_cstr(key, "instructions")) a->system = v;
+    else if (lar_slice_eq_cstr(key, "tools") && demo_json_is_array(v)) a->tools = v;
+    else if (lar_slice_eq_cstr(key, "encoding_format")) a->encoding = v;
+    else if (lar_slice_eq_cstr(key, "stream")) a->stream = demo_json_is_true(v);
+    else if (lar_slice_eq_cstr(key, "stream_options"))
+        a->include_usage = demo_json_is_true(demo_json_get(v, "include_usage"));
+}
+
 bool demo_ask_read(demo_ask *a, demo_proto proto, lar_slice body) {
     lar_slice rest = body, top, key = {0}, v;
     *a = (demo_ask){.proto = proto};
     if (!demo_json_value(&rest, &top) || top.ptr[0] != '{') return false;
     demo_json_iter it = demo_json_open(top);
-    while (demo_json_next(&it, &key, &v)) {
-        if (lar_slice_eq_cstr(key, "model")) a->model = v;
-        else if (lar_slice_eq_cstr(key, "messages") || lar_slice_eq_cstr(key, "input") || lar_slice_eq_cstr(key, "prompt")) a->messages = v;
-        else if (lar_slice_eq_cstr(key, "system") || lar_slice_eq_cstr(key, "instructions")) a->system = v;
-        else if (lar_slice_eq_cstr(key, "tools") && demo_json_is_array(v)) a->tools = v;
-        else if (lar_slice_eq_cstr(key, "encoding_format")) a->encoding = v;
-        else if (lar_slice_eq_cstr(key, "stream")) a->stream = demo_json_is_true(v);
-        else if (lar_slice_eq_cstr(key, "stream_options")) a->include_usage = demo_json_is_true(demo_json_get(v, "include_usage"));
-    }
-    if (it.bad) return false;
-    lar_slice white = lar_slice_trim(rest);
-    while (white.len && (white.ptr[0] == '\n' || white.ptr[0] == '\r')) white = lar_slice_trim(lar_slice_of(white.ptr + 1, white.len - 1));
-    if (white.len) return false;
+    while (demo_json_next(&it, &key, &v)) take_member(a, key, v);
+    if (it.bad || demo_json_value(&rest, &v) || rest.len) return false;
     demo_json_iter tools = demo_json_open(a->tools);
     if (!demo_json_next(&tools, NULL, &v)) a->tools = (lar_slice){0};
     return true;

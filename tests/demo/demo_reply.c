@@ -288,7 +288,8 @@ static void enter(demo_reply *r, demo_phase phase) {
     r->at = 0;
     if (phase == DEMO_PHASE_REASON && (!r->answer.reasoning.len || r->proto != DEMO_CHAT)) enter(r, DEMO_PHASE_TEXT);
     else if (phase == DEMO_PHASE_TEXT && !r->answer.has_text) enter(r, DEMO_PHASE_CALLS);
-    else if (phase == DEMO_PHASE_CALLS && (!r->answer.call_count || r->proto == DEMO_COMPLETIONS)) enter(r, DEMO_PHASE_FINISH);
+    else if (phase == DEMO_PHASE_CALLS && (!r->answer.call_count || r->proto == DEMO_COMPLETIONS))
+        enter(r, DEMO_PHASE_FINISH);
 }
 
 static void step_text(demo_reply *r, lar_buf *out) {

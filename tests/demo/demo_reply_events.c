@@ -116,12 +116,14 @@ void demo_events_response_call(demo_reply *r, bool open, bool last, lar_slice pi
         return;
     }
     begin(r, "response.function_call_arguments.delta", out);
-    demo_putf(out, "\"item_id\":\"fc_%llu_%u\",\"output_index\":%u,\"delta\":", (unsigned long long)r->number, r->call, index);
+    demo_putf(out, "\"item_id\":\"fc_%llu_%u\",\"output_index\":%u,\"delta\":", (unsigned long long)r->number,
+              r->call, index);
     demo_json_quote(out, piece);
     end(out);
     if (!last) return;
     begin(r, "response.function_call_arguments.done", out);
-    demo_putf(out, "\"item_id\":\"fc_%llu_%u\",\"output_index\":%u,\"arguments\":", (unsigned long long)r->number, r->call, index);
+    demo_putf(out, "\"item_id\":\"fc_%llu_%u\",\"output_index\":%u,\"arguments\":", (unsigned long long)r->number,
+              r->call, index);
     demo_json_quote(out, lar_buf_slice(&r->answer.calls[r->call].arguments));
     end(out);
     begin(r, "response.output_item.done", out);
@@ -163,7 +165,8 @@ void demo_events_message(const demo_reply *r, lar_buf *out) {
         DEMO_PUT(out, "}");
     }
     for (uint32_t i = 0; i < r->answer.call_count; i++) {
-        demo_put(out, call_index(r, i) ? LAR_SLICE(",{\"type\":\"tool_use\",\"id\":") : LAR_SLICE("{\"type\":\"tool_use\",\"id\":"));
+        if (call_index(r, i)) DEMO_PUT(out, ",");
+        DEMO_PUT(out, "{\"type\":\"tool_use\",\"id\":");
         demo_json_quote(out, lar_buf_slice(&r->answer.calls[i].id));
         DEMO_PUT(out, ",\"name\":");
         demo_json_quote(out, lar_buf_slice(&r->answer.calls[i].name));

@@ -59,7 +59,8 @@ static const char *reason(int status) {
 
 static void put_common(demo_server *s, lar_buf *out) {
     demo_putf(out, "x-request-id: req_demo_%llu\r\n", (unsigned long long)s->number);
-    if (s->options.keepalive_timeout_s) demo_putf(out, "Keep-Alive: timeout=%llu\r\n", (unsigned long long)s->options.keepalive_timeout_s);
+    unsigned long long seconds = s->options.keepalive_timeout_s;
+    if (seconds) demo_putf(out, "Keep-Alive: timeout=%llu\r\n", seconds);
 }
 
 /* Head and s->body as one plain answer in s->out. */
@@ -120,7 +121,8 @@ static void frame_chunk(demo_server *s, const session *x) {
 
 /* True if the plan ends the stream here. */
 static bool plan_strikes(demo_conn *c, session *x) {
-    if (x->plan.failure < DEMO_FAIL_CUT || x->plan.failure > DEMO_FAIL_STALL || x->reply.pieces < x->plan.n) return false;
+    if (x->plan.failure < DEMO_FAIL_CUT || x->plan.failure > DEMO_FAIL_STALL) return false;
+    if (x->reply.pieces < x->plan.n) return false;
     if (x->plan.failure == DEMO_FAIL_STALL) wake_later(c, x, WAKE_RESET, HANG_S * 1000);
     else wake_later(c, x, x->plan.failure == DEMO_FAIL_CUT ? WAKE_RESET : WAKE_CLOSE, RESET_DELAY_MS);
     return true;
@@ -158,7 +160,8 @@ static void begin_stream(demo_server *s, demo_conn *c, session *x) {
     lar_buf_reset(&s->out, 16u << 20);
     DEMO_PUT(&s->out, "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-cache\r\n");
     put_common(s, &s->out);
-    demo_put(&s->out, x->http_1_0 ? LAR_SLICE("Connection: close\r\n\r\n") : LAR_SLICE("Transfer-Encoding: chunked\r\n\r\n"));
+    if (x->http_1_0) DEMO_PUT(&s->out, "Connection: close\r\n\r\n");
+    else DEMO_PUT(&s->out, "Transfer-Encoding: chunked\r\n\r\n");
     demo_wire_send(c, lar_buf_slice(&s->out));
     if (demo_wire_user(c) == x) pump(s, c);
 }
@@ -215,7 +218,8 @@ demo_plan demo_plan_of(lar_slice name) {
 }
 
 static demo_plan take_plan(demo_server *s, lar_slice model) {
-    if (!s->plan_count) return demo_json_is_string(model) ? demo_plan_of(lar_slice_of(model.ptr + 1, model.len - 2)) : (demo_plan){0};
+    if (!s->plan_count && !demo_json_is_string(model)) return (demo_plan){0};
+    if (!s->plan_count) return demo_plan_of(lar_slice_of(model.ptr + 1, model.len - 2));
     demo_plan p = s->plans[0];
     if (--s->plans[0].times == 0) {
         s->plan_count--;

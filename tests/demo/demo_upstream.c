@@ -166,7 +166,8 @@ int main(int argc, char **argv) {
     mallopt(M_TOP_PAD, 16 << 20);
     signal(SIGPIPE, SIG_IGN);
     set_listen(&s, "127.0.0.1:0");
-    for (int i = 1; i < argc;) i += take(&s, argv[i], i + 1 < argc ? argv[i + 1] : NULL, i + 2 < argc ? argv[i + 2] : NULL);
+    for (int i = 1; i < argc;)
+        i += take(&s, argv[i], i + 1 < argc ? argv[i + 1] : NULL, i + 2 < argc ? argv[i + 2] : NULL);
     finish_answer(&s);
     int rc = serve(&s);
     lar_buf_release(&s.answer);

@@ -226,7 +226,9 @@ static int on_value_end(llhttp_t *h) {
     return 0;
 }
 
-static lar_slice slice_of(const demo_conn *c, span s) { return lar_slice_of(s.len ? c->head.ptr + s.start : "", s.len); }
+static lar_slice slice_of(const demo_conn *c, span s) {
+    return lar_slice_of(s.len ? c->head.ptr + s.start : "", s.len);
+}
 
 static int on_head_end(llhttp_t *h) {
     demo_conn *c = h->data;
@@ -398,11 +400,14 @@ static void on_sweep(uv_timer_t *t) {
     uint64_t now = uv_now(w->loop);
     for (demo_conn *c = w->first, *next; c; c = next) {
         next = c->next;
-        if (!c->answering && !c->ending && now - c->idle_since_ms >= w->options.keepalive_timeout_ms) conn_close(c, CLOSE_PLAIN);
+        bool idle = !c->answering && !c->ending;
+        if (idle && now - c->idle_since_ms >= w->options.keepalive_timeout_ms) conn_close(c, CLOSE_PLAIN);
     }
 }
 
-static int choose_alpn(SSL *ssl, const unsigned char **out, unsigned char *out_len, const unsigned char *in, unsigned in_len, void *ctx) {
+/* OpenSSL's callback, hence six parameters. */
+static int choose_alpn(SSL *ssl, const unsigned char **out, unsigned char *out_len, const unsigned char *in,
+                       unsigned in_len, void *ctx) {
     static const unsigned char http[] = "\x08http/1.1";
     (void)ssl;
     (void)ctx;
@@ -419,7 +424,8 @@ static SSL_CTX *load_tls(const demo_wire_options *o) {
     SSL_CTX *t = SSL_CTX_new(TLS_server_method());
     if (!t) return NULL;
     SSL_CTX_set_alpn_select_cb(t, choose_alpn, NULL);
-    if (SSL_CTX_use_certificate_chain_file(t, o->tls_cert) == 1 && SSL_CTX_use_PrivateKey_file(t, o->tls_key, SSL_FILETYPE_PEM) == 1)
+    if (SSL_CTX_use_certificate_chain_file(t, o->tls_cert) == 1
+        && SSL_CTX_use_PrivateKey_file(t, o->tls_key, SSL_FILETYPE_PEM) == 1)
         return t;
     ERR_print_errors_fp(stderr);
     SSL_CTX_free(t);

@@ -77,7 +77,8 @@ stop_larder() {
 play() {
   local url=$1 of=$2 sums
   shift 2
-  if ! sums=$(timeout 300 "$PLAYER" --url "$url/v1" --control "$control" --reset --check-bodies --kind "$of" "$@" "$CORPUS"/*.jsonl); then
+  if ! sums=$(timeout 300 "$PLAYER" --url "$url/v1" --control "$control" --reset --check-bodies \
+    --kind "$of" "$@" "$CORPUS"/*.jsonl); then
     echo "FAILED: $kind, rule $rule, options: $*: $sums"
     [ -s "$work/larder.log" ] && tail -20 "$work/larder.log"
     exit 1

@@ -43,7 +43,8 @@ static void test_tokens(void **state) {
     (void)state;
     fixture f = open_with(DEMO_RULE_VLLM16);
     /* larde r | space run | 123 45 | comma | CJK | emoji */
-    demo_usage u = demo_cache_request(f.cache, LAR_SLICE("larder \n\t12345,\xE4\xB8\x80\xF0\x9F\x98\x80"), LAR_SLICE("a b"));
+    demo_usage u = demo_cache_request(
+        f.cache, LAR_SLICE("larder \n\t12345,\xE4\xB8\x80\xF0\x9F\x98\x80"), LAR_SLICE("a b"));
     assert_int_equal(u.prompt, 8);
     assert_int_equal(u.output, 3);
     assert_int_equal(u.hit, 0);
