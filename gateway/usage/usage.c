@@ -48,7 +48,7 @@ static void take_tree(lar_usage *u, usage_marks *m, bool *counted) {
     u->finished |= m->finished;
     u->done |= m->done;
     u->content_seen |= m->content;
-    uint32_t node = lar_usage_find(&u->json);
+    uint32_t node = lar_usage_find(&u->json, m);
     if (node != LAR_JSON_NONE) *counted = lar_usage_read_object(u, node, m);
 }
 

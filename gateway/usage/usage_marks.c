@@ -7,9 +7,20 @@
  * Not here: numbers (usage_tokens.c). */
 #include "gateway/usage/usage_parts.h"
 
-/* A member that holds something: not absent, null, false, "" or []. */
-static bool holds(const lar_json *j, uint32_t object, const char *name) {
-    uint32_t node = lar_json_get_last(j, object, name);
+void lar_usage_members(const lar_json *j, uint32_t object, const lar_slice *names, size_t count, uint32_t *out) {
+    for (size_t i = 0; i < count; i++) out[i] = LAR_JSON_NONE;
+    if (!lar_json_is(j, object, LAR_JSON_OBJECT)) return;
+    for (uint32_t k = lar_json_first(j, object); k != LAR_JSON_NONE; k = lar_json_after(j, object, k)) {
+        lar_slice key = lar_json_inner(j, k);
+        bool escaped = j->nodes[k].flags & LAR_JSON_ESCAPED;
+        for (size_t i = 0; i < count; i++)
+            if (escaped ? lar_json_eq(j, k, names[i]) : key.len == names[i].len && !memcmp(key.ptr, names[i].ptr, key.len))
+                out[i] = k + 1;
+    }
+}
+
+/* A value that says something: not absent, null, false, "" or []. */
+static bool says(const lar_json *j, uint32_t node) {
     if (node == LAR_JSON_NONE) return false;
     switch (lar_json_kind_of(j, node)) {
     case LAR_JSON_NULL:
@@ -20,53 +31,67 @@ static bool holds(const lar_json *j, uint32_t object, const char *name) {
     }
 }
 
-static bool has(const lar_json *j, uint32_t object, const char *name) {
-    return lar_json_get(j, object, name) != LAR_JSON_NONE;
+static bool holds(const lar_json *j, uint32_t object, const char *name) {
+    return says(j, lar_json_get_last(j, object, name));
 }
 
-static bool named(const lar_json *j, uint32_t object, const char *name, const char *value) {
-    return lar_json_eq(j, lar_json_get_last(j, object, name), lar_slice_cstr(value));
+static bool reads(const lar_json *j, uint32_t node, const char *text) {
+    return lar_json_eq(j, node, lar_slice_cstr(text));
 }
 
 /* S-15, H-47, R-10: every shape in which a failure was seen to come with status 200. */
-static bool is_error(const lar_json *j, uint32_t response) {
-    if (holds(j, 0, "error") || holds(j, response, "error")) return true;
-    if (named(j, 0, "object", "error") || named(j, 0, "type", "error")) return true;
-    if (named(j, 0, "type", "response.failed") || named(j, response, "status", "failed")) return true;
-    if (named(j, 0, "object", "response") && named(j, 0, "status", "failed")) return true;
-    return holds(j, 0, "detail") && !has(j, 0, "choices") && !has(j, 0, "content") && !has(j, 0, "output") &&
-           !has(j, 0, "data") && !has(j, 0, "type") && !has(j, 0, "object");
+static bool is_error(const lar_json *j, const usage_marks *m) {
+    const uint32_t *r = m->root;
+    uint32_t response = r[USAGE_ROOT_RESPONSE];
+    if (says(j, r[USAGE_ROOT_ERROR]) || holds(j, response, "error")) return true;
+    if (reads(j, r[USAGE_ROOT_OBJECT], "error") || reads(j, r[USAGE_ROOT_TYPE], "error")) return true;
+    if (reads(j, r[USAGE_ROOT_TYPE], "response.failed") || reads(j, lar_json_get_last(j, response, "status"), "failed"))
+        return true;
+    if (reads(j, r[USAGE_ROOT_OBJECT], "response") && reads(j, r[USAGE_ROOT_STATUS], "failed")) return true;
+    if (!says(j, r[USAGE_ROOT_DETAIL])) return false;
+    static const usage_root answers[] = {USAGE_ROOT_CHOICES, USAGE_ROOT_CONTENT, USAGE_ROOT_OUTPUT,
+                                         USAGE_ROOT_DATA,    USAGE_ROOT_TYPE,    USAGE_ROOT_OBJECT};
+    for (size_t i = 0; i < sizeof answers / sizeof *answers; i++)
+        if (r[answers[i]] != LAR_JSON_NONE) return false;
+    return true;
 }
 
-/* `delta` of a chunk or `message` of an answer. */
+enum { CHOICE_FINISH, CHOICE_DELTA, CHOICE_MESSAGE, CHOICE_TEXT, CHOICE_INDEX, CHOICE_COUNT };
+static const lar_slice choice_names[CHOICE_COUNT] = {
+    {"finish_reason", 13}, {"delta", 5}, {"message", 7}, {"text", 4}, {"index", 5}};
+
+/* Of `delta` in a chunk or `message` in an answer. */
+static const lar_slice content_names[] = {{"content", 7},        {"tool_calls", 10}, {"reasoning_content", 17}, {"reasoning", 9},
+                                          {"function_call", 13}, {"refusal", 7},     {"audio", 5}};
+enum { CONTENT_COUNT = sizeof content_names / sizeof *content_names };
+
 static bool has_content(const lar_json *j, uint32_t message) {
-    static const char *const names[] = {"content",       "tool_calls", "reasoning_content", "reasoning",
-                                        "function_call", "refusal",    "audio"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (holds(j, message, names[i])) return true;
+    uint32_t nodes[CONTENT_COUNT];
+    lar_usage_members(j, message, content_names, CONTENT_COUNT, nodes);
+    for (size_t i = 0; i < CONTENT_COUNT; i++)
+        if (says(j, nodes[i])) return true;
     return false;
 }
 
 static void read_choices(const lar_json *j, usage_marks *m) {
-    uint32_t choices = lar_json_get_last(j, 0, "choices");
+    uint32_t choices = m->root[USAGE_ROOT_CHOICES], node[CHOICE_COUNT] = {0};
     if (!lar_json_is(j, choices, LAR_JSON_ARRAY)) return;
     m->choices_empty = j->nodes[choices].count == 0;
     for (uint32_t c = lar_json_first(j, choices); c != LAR_JSON_NONE; c = lar_json_after(j, choices, c)) {
-        m->finished |= holds(j, c, "finish_reason");
-        m->content |= has_content(j, lar_json_get_last(j, c, "delta")) ||
-                      has_content(j, lar_json_get_last(j, c, "message")) || holds(j, c, "text");
+        lar_usage_members(j, c, choice_names, CHOICE_COUNT, node);
+        m->finished |= says(j, node[CHOICE_FINISH]);
+        m->content |= has_content(j, node[CHOICE_DELTA]) || has_content(j, node[CHOICE_MESSAGE]) || says(j, node[CHOICE_TEXT]);
     }
     uint64_t index = 0;
-    if (j->nodes[choices].count == 1) {
-        uint32_t node = lar_json_get_last(j, choices + 1, "index");
-        if (node == LAR_JSON_NONE || (lar_json_u64(j, node, &index) && index < LAR_USAGE_CHOICES_MAX))
-            m->choice = (int32_t)index;
-    }
+    if (j->nodes[choices].count != 1) return;
+    if (node[CHOICE_INDEX] == LAR_JSON_NONE ||
+        (lar_json_u64(j, node[CHOICE_INDEX], &index) && index < LAR_USAGE_CHOICES_MAX))
+        m->choice = (int32_t)index;
 }
 
 /* Gemini's chunks. */
 static void read_candidates(const lar_json *j, usage_marks *m) {
-    uint32_t all = lar_json_get_last(j, 0, "candidates");
+    uint32_t all = m->root[USAGE_ROOT_CANDIDATES];
     if (!lar_json_is(j, all, LAR_JSON_ARRAY)) return;
     for (uint32_t c = lar_json_first(j, all); c != LAR_JSON_NONE; c = lar_json_after(j, all, c)) {
         m->finished |= holds(j, c, "finishReason");
@@ -80,27 +105,34 @@ static bool ends_with(lar_slice s, lar_slice tail) {
 
 /* Events that carry their kind in `type`: Anthropic's and those of the responses protocol. */
 static void read_type(const lar_json *j, usage_marks *m) {
-    lar_slice type = lar_json_inner(j, lar_json_get_last(j, 0, "type"));
+    lar_slice type = lar_json_inner(j, m->root[USAGE_ROOT_TYPE]);
     if (lar_slice_eq_cstr(type, "message_stop") || lar_slice_eq_cstr(type, "response.completed") ||
         lar_slice_eq_cstr(type, "response.failed") || lar_slice_eq_cstr(type, "response.incomplete"))
         m->finished = m->done = true;
     if (lar_slice_eq_cstr(type, "message_delta"))
-        m->finished |= holds(j, lar_json_get_last(j, 0, "delta"), "stop_reason");
+        m->finished |= holds(j, m->root[USAGE_ROOT_DELTA], "stop_reason");
     if (lar_slice_eq_cstr(type, "content_block_delta") ||
         (lar_slice_starts(type, LAR_SLICE("response.")) && ends_with(type, LAR_SLICE(".delta"))))
         m->content = true;
     if (lar_slice_eq_cstr(type, "content_block_start"))
-        m->content |= named(j, lar_json_get_last(j, 0, "content_block"), "type", "tool_use");
+        m->content |= reads(j, lar_json_get_last(j, m->root[USAGE_ROOT_BLOCK], "type"), "tool_use");
 }
 
 void lar_usage_read_marks(const lar_json *j, usage_marks *m) {
+    static const lar_slice names[USAGE_ROOT_COUNT] = {
+#define X(id, name) {name, sizeof name - 1},
+        USAGE_ROOT(X)
+#undef X
+    };
     *m = (usage_marks){.choice = -1};
-    m->error = is_error(j, lar_json_get_last(j, 0, "response"));
+    lar_usage_members(j, 0, names, USAGE_ROOT_COUNT, m->root);
+    m->error = is_error(j, m);
     read_choices(j, m);
     read_candidates(j, m);
     read_type(j, m);
     /* Whole answers: Anthropic's `content`, the responses protocol's `output`, embeddings' `data`. */
-    m->content |= holds(j, 0, "content") || holds(j, 0, "output") || holds(j, 0, "data");
+    m->content |= says(j, m->root[USAGE_ROOT_CONTENT]) || says(j, m->root[USAGE_ROOT_OUTPUT]) ||
+                  says(j, m->root[USAGE_ROOT_DATA]);
 }
 
 /* Strings, names or values, that make an event worth parsing. `"error"` covers {"type":"error"} too. */

@@ -11,42 +11,66 @@
 /* More tokens than any answer can hold: such a number is a fault, and would drown every sum it is added to. */
 #define TOKENS_MAX ((int64_t)1 << 40)
 
+/* Members of a usage object that matter. */
+#define MEMBERS(X)                                                                                                  \
+    X(PROMPT_TOKENS, "prompt_tokens") X(INPUT_TOKENS, "input_tokens") X(PROMPT_COUNT, "promptTokenCount")           \
+    X(INPUT_CAMEL, "inputTokens") X(COMPLETION_TOKENS, "completion_tokens") X(OUTPUT_TOKENS, "output_tokens")       \
+    X(CANDIDATES_COUNT, "candidatesTokenCount") X(OUTPUT_CAMEL, "outputTokens")                                     \
+    X(HIT_TOKENS, "prompt_cache_hit_tokens") X(MISS_TOKENS, "prompt_cache_miss_tokens")                             \
+    X(PROMPT_DETAILS, "prompt_tokens_details") X(INPUT_DETAILS, "input_tokens_details")                             \
+    X(COMPLETION_DETAILS, "completion_tokens_details") X(OUTPUT_DETAILS, "output_tokens_details")                   \
+    X(CACHED_TOKENS, "cached_tokens") X(CACHE_READ, "cache_read_input_tokens") X(READ_CAMEL, "cacheReadInputTokens") \
+    X(CACHED_COUNT, "cachedContentTokenCount") X(CACHE_CREATION, "cache_creation_input_tokens")                     \
+    X(CREATION_PARTS, "cache_creation") X(WRITE_CAMEL, "cacheWriteInputTokens") X(CACHE_WRITE, "cache_write_tokens") \
+    X(REASONING, "reasoning_tokens") X(THOUGHTS_COUNT, "thoughtsTokenCount")
+typedef enum member {
+#define X(id, name) M_##id,
+    MEMBERS(X)
+#undef X
+    M_COUNT
+} member;
+
+static const lar_slice member_names[M_COUNT] = {
+#define X(id, name) {name, sizeof name - 1},
+    MEMBERS(X)
+#undef X
+};
+
 typedef struct spelling_row {
     lar_spelling spelling;
-    const char *object; /* inside this member, or NULL */
-    const char *name;
+    member at;
+    const char *inside; /* the number is this member of the object at `at`; NULL: it is at `at` itself */
 } spelling_row;
 
-static const spelling_row hits[] = {
-    {LAR_SPELLING_DEEPSEEK, NULL, "prompt_cache_hit_tokens"},
-    {LAR_SPELLING_OPENAI_CHAT, "prompt_tokens_details", "cached_tokens"},
-    {LAR_SPELLING_OPENAI_RESPONSES, "input_tokens_details", "cached_tokens"},
-    {LAR_SPELLING_TOP_CACHED, NULL, "cached_tokens"},
-    {LAR_SPELLING_ANTHROPIC, NULL, "cache_read_input_tokens"},
-    {LAR_SPELLING_ANTHROPIC, NULL, "cacheReadInputTokens"},
-    {LAR_SPELLING_GEMINI, NULL, "cachedContentTokenCount"}};
+static const spelling_row hits[] = {{LAR_SPELLING_DEEPSEEK, M_HIT_TOKENS, NULL},
+                                    {LAR_SPELLING_OPENAI_CHAT, M_PROMPT_DETAILS, "cached_tokens"},
+                                    {LAR_SPELLING_OPENAI_RESPONSES, M_INPUT_DETAILS, "cached_tokens"},
+                                    {LAR_SPELLING_TOP_CACHED, M_CACHED_TOKENS, NULL},
+                                    {LAR_SPELLING_ANTHROPIC, M_CACHE_READ, NULL},
+                                    {LAR_SPELLING_ANTHROPIC, M_READ_CAMEL, NULL},
+                                    {LAR_SPELLING_GEMINI, M_CACHED_COUNT, NULL}};
 
-static const spelling_row prompts[] = {{LAR_SPELLING_PLAIN, NULL, "prompt_tokens"},
-                                       {LAR_SPELLING_PLAIN, NULL, "input_tokens"},
-                                       {LAR_SPELLING_PLAIN, NULL, "promptTokenCount"},
-                                       {LAR_SPELLING_PLAIN, NULL, "inputTokens"}};
+static const spelling_row prompts[] = {{LAR_SPELLING_PLAIN, M_PROMPT_TOKENS, NULL},
+                                       {LAR_SPELLING_PLAIN, M_INPUT_TOKENS, NULL},
+                                       {LAR_SPELLING_PLAIN, M_PROMPT_COUNT, NULL},
+                                       {LAR_SPELLING_PLAIN, M_INPUT_CAMEL, NULL}};
 
-static const spelling_row outputs[] = {{LAR_SPELLING_PLAIN, NULL, "completion_tokens"},
-                                       {LAR_SPELLING_PLAIN, NULL, "output_tokens"},
-                                       {LAR_SPELLING_GEMINI, NULL, "candidatesTokenCount"},
-                                       {LAR_SPELLING_PLAIN, NULL, "outputTokens"}};
+static const spelling_row outputs[] = {{LAR_SPELLING_PLAIN, M_COMPLETION_TOKENS, NULL},
+                                       {LAR_SPELLING_PLAIN, M_OUTPUT_TOKENS, NULL},
+                                       {LAR_SPELLING_GEMINI, M_CANDIDATES_COUNT, NULL},
+                                       {LAR_SPELLING_PLAIN, M_OUTPUT_CAMEL, NULL}};
 
-static const spelling_row writes[] = {{LAR_SPELLING_PLAIN, NULL, "cache_creation_input_tokens"},
-                                      {LAR_SPELLING_PLAIN, NULL, "cacheWriteInputTokens"},
-                                      {LAR_SPELLING_PLAIN, NULL, "cache_write_tokens"},
-                                      {LAR_SPELLING_PLAIN, "prompt_tokens_details", "cache_write_tokens"},
-                                      {LAR_SPELLING_PLAIN, "input_tokens_details", "cache_write_tokens"},
-                                      {LAR_SPELLING_PLAIN, "prompt_tokens_details", "cache_creation_input_tokens"}};
+static const spelling_row writes[] = {{LAR_SPELLING_PLAIN, M_CACHE_CREATION, NULL},
+                                      {LAR_SPELLING_PLAIN, M_WRITE_CAMEL, NULL},
+                                      {LAR_SPELLING_PLAIN, M_CACHE_WRITE, NULL},
+                                      {LAR_SPELLING_PLAIN, M_PROMPT_DETAILS, "cache_write_tokens"},
+                                      {LAR_SPELLING_PLAIN, M_INPUT_DETAILS, "cache_write_tokens"},
+                                      {LAR_SPELLING_PLAIN, M_PROMPT_DETAILS, "cache_creation_input_tokens"}};
 
-static const spelling_row thoughts[] = {{LAR_SPELLING_PLAIN, "completion_tokens_details", "reasoning_tokens"},
-                                        {LAR_SPELLING_PLAIN, "output_tokens_details", "reasoning_tokens"},
-                                        {LAR_SPELLING_GEMINI, NULL, "thoughtsTokenCount"},
-                                        {LAR_SPELLING_PLAIN, NULL, "reasoning_tokens"}};
+static const spelling_row thoughts[] = {{LAR_SPELLING_PLAIN, M_COMPLETION_DETAILS, "reasoning_tokens"},
+                                        {LAR_SPELLING_PLAIN, M_OUTPUT_DETAILS, "reasoning_tokens"},
+                                        {LAR_SPELLING_GEMINI, M_THOUGHTS_COUNT, NULL},
+                                        {LAR_SPELLING_PLAIN, M_REASONING, NULL}};
 
 #define ROWS(table) (table), sizeof(table) / sizeof *(table)
 
@@ -71,9 +95,8 @@ static int64_t count_of(lar_usage *u, uint32_t node) {
     return (int64_t)d;
 }
 
-/* A member's count. False if it is absent or null, or no number, which is odd. */
-static bool read_count(lar_usage *u, uint32_t object, const char *name, int64_t *out) {
-    uint32_t node = lar_json_get_last(&u->json, object, name);
+/* A value's count. False if it is absent or null, or no number, which is odd. */
+static bool read_count(lar_usage *u, uint32_t node, int64_t *out) {
     if (node == LAR_JSON_NONE || lar_json_is(&u->json, node, LAR_JSON_NULL)) return false;
     if (!lar_json_is(&u->json, node, LAR_JSON_NUMBER)) {
         u->odd = true;
@@ -84,12 +107,13 @@ static bool read_count(lar_usage *u, uint32_t object, const char *name, int64_t 
 }
 
 /* The first row that is there; later rows must not contradict it. NULL if none. */
-static const spelling_row *read_first(lar_usage *u, uint32_t node, const spelling_row *rows, size_t count, int64_t *out) {
+static const spelling_row *read_first(lar_usage *u, const uint32_t *at, const spelling_row *rows, size_t count, int64_t *out) {
     const spelling_row *found = NULL;
     for (size_t i = 0; i < count; i++) {
-        uint32_t object = rows[i].object ? lar_json_get_last(&u->json, node, rows[i].object) : node;
+        uint32_t node = at[rows[i].at];
         int64_t v;
-        if (!read_count(u, object, rows[i].name, &v)) continue;
+        if (rows[i].inside) node = lar_json_get_last(&u->json, node, rows[i].inside);
+        if (!read_count(u, node, &v)) continue;
         if (!found) {
             found = &rows[i];
             *out = v;
@@ -118,25 +142,20 @@ static void note_output(lar_usage *u, int64_t v, const usage_marks *m) {
 }
 
 /* cache_creation: {ephemeral_5m_input_tokens, ephemeral_1h_input_tokens}, where only the parts are given. */
-static bool read_write_parts(lar_usage *u, uint32_t node, int64_t *out) {
-    uint32_t parts = lar_json_get_last(&u->json, node, "cache_creation");
+static bool read_write_parts(lar_usage *u, uint32_t parts, int64_t *out) {
     int64_t short_lived = 0, long_lived = 0;
-    bool a = read_count(u, parts, "ephemeral_5m_input_tokens", &short_lived);
-    bool b = read_count(u, parts, "ephemeral_1h_input_tokens", &long_lived);
+    bool a = read_count(u, lar_json_get_last(&u->json, parts, "ephemeral_5m_input_tokens"), &short_lived);
+    bool b = read_count(u, lar_json_get_last(&u->json, parts, "ephemeral_1h_input_tokens"), &long_lived);
     if (short_lived < 0 || short_lived > TOKENS_MAX || long_lived < 0 || long_lived > TOKENS_MAX) return false;
     *out = short_lived + long_lived;
     return a || b;
 }
 
 /* Anthropic counts cached tokens beside input_tokens; the responses protocol uses the same name for the whole. */
-static void note_convention(lar_usage *u, uint32_t node, const spelling_row *prompt, const spelling_row *hit) {
-    const lar_json *j = &u->json;
-    bool beside_name = lar_json_get(j, node, "cache_read_input_tokens") != LAR_JSON_NONE ||
-                       lar_json_get(j, node, "cache_creation_input_tokens") != LAR_JSON_NONE ||
-                       lar_json_get(j, node, "cache_creation") != LAR_JSON_NONE ||
-                       lar_json_get(j, node, "cacheReadInputTokens") != LAR_JSON_NONE;
-    bool whole = lar_json_get(j, node, "prompt_tokens") != LAR_JSON_NONE ||
-                 lar_json_is(j, lar_json_get(j, node, "input_tokens_details"), LAR_JSON_OBJECT);
+static void note_convention(lar_usage *u, const uint32_t *at, const spelling_row *prompt, const spelling_row *hit) {
+    bool beside_name = at[M_CACHE_READ] != LAR_JSON_NONE || at[M_CACHE_CREATION] != LAR_JSON_NONE ||
+                       at[M_CREATION_PARTS] != LAR_JSON_NONE || at[M_READ_CAMEL] != LAR_JSON_NONE;
+    bool whole = at[M_PROMPT_TOKENS] != LAR_JSON_NONE || lar_json_is(&u->json, at[M_INPUT_DETAILS], LAR_JSON_OBJECT);
     if (beside_name && !whole) u->beside = true;
     else if (prompt && (hit || whole)) u->beside = false;
 }
@@ -148,17 +167,19 @@ static bool sums_up(int64_t a, int64_t b, int64_t sum) {
 bool lar_usage_read_object(lar_usage *u, uint32_t node, const usage_marks *m) {
     int64_t v;
     const spelling_row *prompt, *hit, *row;
-    if ((prompt = read_first(u, node, ROWS(prompts), &v)) != NULL) u->raw.prompt = v;
-    if ((hit = read_first(u, node, ROWS(hits), &v)) != NULL) u->raw.hit = v;
-    bool miss = read_count(u, node, "prompt_cache_miss_tokens", &v);
+    uint32_t at[M_COUNT];
+    lar_usage_members(&u->json, node, member_names, M_COUNT, at);
+    if ((prompt = read_first(u, at, ROWS(prompts), &v)) != NULL) u->raw.prompt = v;
+    if ((hit = read_first(u, at, ROWS(hits), &v)) != NULL) u->raw.hit = v;
+    bool miss = read_count(u, at[M_MISS_TOKENS], &v);
     if (miss) u->raw.miss = v;
     bool any = prompt || hit || miss;
     if (prompt && hit && miss && !sums_up(u->raw.hit, u->raw.miss, u->raw.prompt)) u->odd = true;
-    if (read_first(u, node, ROWS(writes), &v) || read_write_parts(u, node, &v)) u->raw.write = v, any = true;
-    if (read_first(u, node, ROWS(thoughts), &v)) u->raw.reasoning = v, any = true;
-    row = read_first(u, node, ROWS(outputs), &v);
+    if (read_first(u, at, ROWS(writes), &v) || read_write_parts(u, at[M_CREATION_PARTS], &v)) u->raw.write = v, any = true;
+    if (read_first(u, at, ROWS(thoughts), &v)) u->raw.reasoning = v, any = true;
+    row = read_first(u, at, ROWS(outputs), &v);
     if (row) note_output(u, v, m), any = true;
-    note_convention(u, node, prompt, hit);
+    note_convention(u, at, prompt, hit);
     if (!any) return false;
     u->seen = true;
     if (hit) u->spelling = hit->spelling;
@@ -168,16 +189,15 @@ bool lar_usage_read_object(lar_usage *u, uint32_t node, const usage_marks *m) {
     return true;
 }
 
-uint32_t lar_usage_find(const lar_json *j) {
-    static const char *const holders[] = {NULL, "message", "response", "x_groq"};
+uint32_t lar_usage_find(const lar_json *j, const usage_marks *m) {
+    static const usage_root holders[] = {USAGE_ROOT_MESSAGE, USAGE_ROOT_RESPONSE, USAGE_ROOT_GROQ};
+    if (lar_json_is(j, m->root[USAGE_ROOT_USAGE], LAR_JSON_OBJECT)) return m->root[USAGE_ROOT_USAGE];
     for (size_t i = 0; i < sizeof holders / sizeof *holders; i++) {
-        uint32_t at = holders[i] ? lar_json_get_last(j, 0, holders[i]) : 0;
-        uint32_t node = lar_json_get_last(j, at, "usage");
+        uint32_t node = lar_json_get_last(j, m->root[holders[i]], "usage");
         if (lar_json_is(j, node, LAR_JSON_OBJECT)) return node;
     }
-    uint32_t node = lar_json_get_last(j, 0, "usageMetadata");
-    if (lar_json_is(j, node, LAR_JSON_OBJECT)) return node;
-    node = lar_json_get_last(j, lar_json_at(j, lar_json_get_last(j, 0, "choices"), 0), "usage"); /* Kimi's streams */
+    if (lar_json_is(j, m->root[USAGE_ROOT_METADATA], LAR_JSON_OBJECT)) return m->root[USAGE_ROOT_METADATA];
+    uint32_t node = lar_json_get_last(j, lar_json_at(j, m->root[USAGE_ROOT_CHOICES], 0), "usage"); /* Kimi's streams */
     return lar_json_is(j, node, LAR_JSON_OBJECT) ? node : LAR_JSON_NONE;
 }
 
