@@ -525,9 +525,10 @@ class Upstream:
     def end_run(self, run):
         """Waits for the scripts, closes what is open as an upstream does, and says what was left over."""
         end = time.monotonic() + WAIT_S
-        while time.monotonic() < end and not run.failures and (run.unfinished or run.taken < len(run.turns)):
+        missing = lambda: any(not t[0].has("optional") for t in run.turns[run.taken:])
+        while time.monotonic() < end and not run.failures and (run.unfinished or missing()):
             time.sleep(0.002)
-        if run.taken < len(run.turns) and not run.turns[run.taken][0].has("optional"):
+        if missing():
             run.fail(where(run.turns[run.taken][0], run), "the upstream was not asked")
         elif run.unfinished and not run.failures:
             run.fail("upstream", "the script did not come to its end")
@@ -535,7 +536,7 @@ class Upstream:
         ends, self.ends = self.ends, []
         for e in ends:
             try:
-                e.sock.shutdown(socket.SHUT_WR)
+                socket.socket.shutdown(e.sock, socket.SHUT_WR)   # under TLS, too: the bytes stay records
             except OSError:
                 pass
         for e in ends:
