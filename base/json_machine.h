@@ -37,7 +37,8 @@ MACHINE bool escapes_are_good(chunk c, uint64_t escaped, uint64_t inside, uint64
 }
 
 /* p is behind the opening quote. Returns the closing quote, or NULL if anything is wrong. */
-static MACHINE_TARGET __attribute__((noinline)) const unsigned char *scan_long(const unsigned char *p, const unsigned char *end, uint8_t *flags) {
+static MACHINE_TARGET __attribute__((noinline)) const unsigned char *
+scan_long(const unsigned char *p, const unsigned char *end, uint8_t *flags) {
     uint64_t escape_carry = 0, hex_carry = 0, high_carry = 0;
     utf8_state utf8 = utf8_start();
     for (; p < end; p += 64) {

@@ -205,7 +205,8 @@ static bool has_odd_port(lar_slice authority) {
 }
 
 static bool is_scheme_char(char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '+' || c == '-' || c == '.';
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '+' || c == '-' ||
+           c == '.';
 }
 
 /* Where the authority begins: behind "scheme://" or "//"; 0 where there is neither. */

@@ -100,6 +100,7 @@ static void strings_are_decoded(void **state) {
         {"\"\\ud800\\u0041\"", LAR_SLICE("\xED\xA0\x80" "A")},
         {"\"\\ud800\\ud83d\\ude00\"", LAR_SLICE("\xED\xA0\x80\xF0\x9F\x98\x80")},
         {"\"\\ude00\\ud83d\"", LAR_SLICE("\xED\xB8\x80\xED\xA0\xBD")},
+        {"\"\\ud83d\\ue000\\ud83d\\udbff\"", LAR_SLICE("\xED\xA0\xBD\xEE\x80\x80\xED\xA0\xBD\xED\xAF\xBF")},
         {"\"\\ud83d\\\\ude00\"", LAR_SLICE("\xED\xA0\xBD\\ude00")},
     };
     lar_buf out;

@@ -133,6 +133,15 @@ static void offsets_are_mapped(void **state) {
     for (size_t i = 0; i <= 10; i++) assert_int_equal(lar_splices_map(&f.s, i), want[i]);
     assert_int_equal(lar_splices_length(&f.s, 10), 11);
     lar_arena_release(&f.arena);
+    begin(&f);
+    add(&f, 2, 4, "X");
+    add(&f, 4, 4, "++");
+    add(&f, 4, 5, "Y");
+    assert_ok(lar_splices_finish(&f.s, 10));
+    assert_int_equal(lar_splices_map(&f.s, 3), 3);
+    assert_int_equal(lar_splices_map(&f.s, 4), 6);
+    assert_int_equal(lar_splices_map(&f.s, 5), 6);
+    lar_arena_release(&f.arena);
 }
 
 static void many_splices_in_any_order(void **state) {
