@@ -46,7 +46,7 @@ fuzz() {
   local names count seconds=${LARDER_FUZZ_SECONDS:-60}
   begin "fuzz: build"
   cmake --preset fuzz -DLARDER_FUZZ_SECONDS="$seconds" >/dev/null
-  names=$(ctest --preset fuzz -N -L fuzz | sed -n 's/^ *Test *#[0-9]*: //p')
+  names=$(ctest --preset fuzz -N -L fuzz 2>/dev/null | sed -n 's/^ *Test *#[0-9]*: //p')
   count=$(echo "$names" | grep -c .)
   # shellcheck disable=SC2086 # one target a word
   cmake --build --preset fuzz --target $names
