@@ -258,8 +258,16 @@ class Group:
             e.finish()
         run.ended_ms = int(time.time() * 1000)
         self.check_live(run)
-        if not self.alive():
+        if "alive" in run.skip:
+            self.await_end(run)
+        elif not self.alive():
             run.fail("larder", "it died (exit %s); end of its log:\n%s" % (self.process.poll(), self.log_text()[-3000:]))
+
+    def await_end(self, run):
+        try:
+            self.process.wait(10)
+        except subprocess.TimeoutExpired:
+            run.fail("larder", "it did not end after SIGTERM")
 
     def check_live(self, run):
         for s in run.exchange.sections:

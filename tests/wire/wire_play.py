@@ -201,6 +201,10 @@ class End:
     def do_thaw(self, *_):
         self.run.group.process.send_signal(signal.SIGCONT)
 
+    def do_term(self, *_):
+        """SIGTERM: larder is to end what is under way and then itself (with `checks: no-alive`)."""
+        self.run.group.process.send_signal(signal.SIGTERM)
+
     def do_hosts(self, args, _):
         """Another /etc/hosts for larder; needs a `hosts` section."""
         self.run.group.write_hosts(wire_text.expand(args[0], self.run.values).decode())
