@@ -1,15 +1,16 @@
 /* Blocks of facts: which block goes with which user message, now and later.
  * Flow: canon_recall.c -> here, only while a clock is moved out of the head. Never blocks.
  * Remembered in the scope, by chain hash:
- *   F  of a user message that opened a turn -> the blocks it was sent with, newest first
- *   P  of what followed it -> the block that this conversation has: two conversations that begin alike, or
- *      a regenerated answer, keep their own
+ *   F  of a user message that opened a turn -> the facts it was opened with, newest first
+ *   P  of what followed it -> the facts that this conversation has there: two conversations that begin alike,
+ *      or a regenerated answer, keep their own
  * Invariants: 1. the message that opens the newest turn carries the values of now, unless the conversation's
- * last block says the same. 2. a message of an older turn keeps the block it was sent with, or none.
+ * last block says the same. 2. a message of an older turn keeps the facts it was sent with, or none;
+ * facts that say the same as the ones before them in the conversation are remembered, but not printed again.
  * 3. blocks only ever go to the end of a user message; no message is added. */
 #include "policies/canon_state.h"
 
-enum { VERSION = 1, VARIANTS_MAX = 4, PINS_MAX = 1024, KIND_BARE = 0, KIND_BLOCK = 1 };
+enum { VERSION = 1, VARIANTS_MAX = 4 };
 
 bool lar_canon_appendable(const lar_canon *c, uint32_t segment) {
     const lar_segment *s = &c->view->segments[segment];
@@ -34,36 +35,38 @@ static lar_error attach(lar_canon *c, uint32_t i) {
     return part.ptr ? lar_splices_add(&c->out->splices, at, at, part) : LAR_NO_MEMORY;
 }
 
-/* The newest block that this user message was sent with. False if it never had one. */
-static bool newest(lar_canon *c, uint32_t i, lar_slice *block) {
-    if (!lar_canon_get(c, 'F', c->segments[i].chain) || c->value.len < 4 || c->value.ptr[0] != VERSION) return false;
-    size_t n = (uint8_t)c->value.ptr[2] | (size_t)(uint8_t)c->value.ptr[3] << 8;
-    if (c->value.ptr[1] < 1 || c->value.len < 4 + n) return false;
-    *block = lar_arena_copy(c->arena, lar_slice_of(c->value.ptr + 4, n));
-    return block->ptr != NULL;
+/* A list of blocks in memory: [version][count] then [length lo][hi][bytes], newest first. Length 0: sent bare. */
+typedef struct choice {
+    lar_slice block; /* in the arena */
+    uint64_t newest; /* hash of the first of the list */
+    bool found, now; /* now: it says what is true now */
+} choice;
+
+/* Of the blocks remembered there: the one that says what is true now (a value that is constant in a conversation),
+ * else the newest. */
+static choice recalled(lar_canon *c, char kind, lar_hash chain) {
+    choice best = {{NULL, 0}, 0, false, false};
+    if (!lar_canon_get(c, kind, chain) || c->value.len < 4 || c->value.ptr[0] != VERSION) return best;
+    lar_slice v = lar_buf_slice(&c->value);
+    for (size_t at = 2; at + 2 <= v.len && !best.now;) {
+        size_t n = (uint8_t)v.ptr[at] | (size_t)(uint8_t)v.ptr[at + 1] << 8;
+        if (at + 2 + n > v.len) break;
+        lar_slice one = lar_slice_of(v.ptr + at + 2, n);
+        best.now = lar_slice_eq(one, c->facts);
+        if (!best.found || best.now) best.block = one;
+        if (!best.found) best.newest = lar_hash_low(lar_hash_of(one));
+        best.found = true;
+        at += 2 + n;
+    }
+    if (best.found) best.block = lar_arena_copy(c->arena, best.block);
+    if (!best.block.ptr) best.found = best.now = false;
+    return best;
 }
 
-/* The block pinned to this conversation. *bare: none was known when it was sent. */
-static bool pinned(lar_canon *c, uint32_t i, lar_slice *block, bool *bare) {
-    if (!lar_canon_get(c, 'P', c->segments[i + 1].chain) || c->value.len < 2 || c->value.ptr[0] != VERSION) return false;
-    *bare = c->value.ptr[1] == KIND_BARE;
-    *block = lar_arena_copy(c->arena, lar_slice_of(c->value.ptr + 2, c->value.len - 2));
-    return block->ptr != NULL;
-}
-
-static lar_error pin(lar_canon *c, uint32_t i, lar_slice block, char kind) {
-    char *v = lar_arena_alloc(c->arena, 2 + block.len);
-    if (!v) return LAR_NO_MEMORY;
-    v[0] = VERSION;
-    v[1] = kind;
-    if (block.len) memcpy(v + 2, block.ptr, block.len);
-    return lar_canon_put_value(c, 'P', c->segments[i + 1].chain, lar_slice_of(v, 2 + block.len));
-}
-
-/* Puts the block in front of the variants of F. */
-static lar_error remember(lar_canon *c, uint32_t i, lar_slice block) {
+/* Puts the block in front of that list. */
+static lar_error remember(lar_canon *c, char kind, lar_hash chain, lar_slice block) {
     lar_slice old = {NULL, 0};
-    if (lar_canon_get(c, 'F', c->segments[i].chain) && c->value.len >= 2 && c->value.ptr[0] == VERSION) old = lar_buf_slice(&c->value);
+    if (lar_canon_get(c, kind, chain) && c->value.len >= 2 && c->value.ptr[0] == VERSION) old = lar_buf_slice(&c->value);
     char *v = lar_arena_alloc(c->arena, 4 + block.len + old.len);
     if (!v) return LAR_NO_MEMORY;
     v[0] = VERSION;
@@ -84,17 +87,19 @@ static lar_error remember(lar_canon *c, uint32_t i, lar_slice block) {
     }
     v[1] = (char)count;
     if (old.len && n == old.len && memcmp(v, old.ptr, n) == 0) return LAR_OK;
-    return lar_canon_put_value(c, 'F', c->segments[i].chain, lar_slice_of(v, n));
+    return lar_canon_put_value(c, kind, chain, lar_slice_of(v, n));
 }
 
-/* A user message of an older turn. */
+/* The facts of a user message of an older turn. */
 static lar_error recall_one(lar_canon *c, uint32_t i, bool known) {
     lar_canon_segment *s = &c->segments[i];
-    bool bare;
-    if (known && pinned(c, i, &s->facts, &bare)) return LAR_OK;
-    if (known && newest(c, i, &s->facts)) return pin(c, i, s->facts, KIND_BLOCK);
-    s->facts = (lar_slice){NULL, 0};
-    return pin(c, i, s->facts, KIND_BARE);
+    lar_hash after = c->segments[i + 1].chain;
+    choice pin = known ? recalled(c, 'P', after) : (choice){{NULL, 0}, 0, false, false};
+    s->facts = pin.block;
+    if (pin.found) return LAR_OK;
+    choice first = known ? recalled(c, 'F', s->chain) : pin;
+    s->facts = first.found ? first.block : (lar_slice){"", 0};
+    return remember(c, 'P', after, s->facts);
 }
 
 static bool opens(const lar_canon *c, uint32_t turn) {
@@ -104,37 +109,49 @@ static bool opens(const lar_canon *c, uint32_t turn) {
     return true;
 }
 
-/* The user message that opens the newest turn. `last`: the block of the turns before, if any. */
-static lar_error newest_turn(lar_canon *c, uint32_t deepest, lar_slice last) {
+/* The facts of the user message that opens the newest turn. */
+static lar_error newest_turn(lar_canon *c, uint32_t deepest) {
     uint32_t t = c->view->turn_user, count = c->view->segment_count;
     lar_canon_segment *s = &c->segments[t];
-    bool known = deepest != LAR_JSON_NONE && t <= deepest, bare = false;
-    if (!opens(c, t) && known) {
-        /* A tool round: the bytes stay. A request seen before as a whole is a replay; its turn was opened
-         * anew before, so the newest block wins over the one pinned back then. */
-        lar_slice pin_block = {NULL, 0}, new_block = {NULL, 0};
-        bool has_pin = pinned(c, t, &pin_block, &bare) && !bare, has_new = newest(c, t, &new_block);
-        bool replay = deepest == count - 1;
-        if (has_pin || has_new) {
-            s->facts = has_new && (!has_pin || replay) ? new_block : pin_block;
-            if (s->facts.len || last.len) return has_pin && lar_slice_eq(s->facts, pin_block) ? LAR_OK : pin(c, t, s->facts, KIND_BLOCK);
+    lar_hash after = t + 1 < count ? c->segments[t + 1].chain : s->chain;
+    lar_canon_segment *end = &c->segments[count - 1];
+    if (!opens(c, t) && deepest != LAR_JSON_NONE && t <= deepest) {
+        /* A tool round: the bytes stay. What is true now wins; else what this conversation has. But if this very
+         * request was sent before and its turn has been opened anew since, it is a replay: the newest block wins. */
+        choice pin = recalled(c, 'P', after), opened = recalled(c, 'F', s->chain);
+        bool has_pin = pin.found && pin.block.len, has_opened = opened.found && opened.block.len;
+        end->opening = opened.newest;
+        bool replay = deepest == count - 1 && end->known_opening != end->opening;
+        if (has_pin && (pin.now || !has_opened || !(replay || opened.now))) {
+            s->facts = pin.block;
+            return LAR_OK;
+        }
+        if (has_opened) {
+            s->facts = opened.block;
+            return remember(c, 'P', after, s->facts);
         }
     }
-    s->facts = lar_slice_eq(last, c->facts) ? (lar_slice){"", 0} : c->facts;
-    lar_error e = remember(c, t, s->facts);
-    return e || t + 1 == count ? e : pin(c, t, s->facts, KIND_BLOCK);
+    s->facts = c->facts;
+    end->opening = lar_hash_low(lar_hash_of(s->facts));
+    lar_error e = remember(c, 'F', s->chain, s->facts);
+    return e || t + 1 == count ? e : remember(c, 'P', after, s->facts);
 }
 
 lar_error lar_canon_facts(lar_canon *c, uint32_t deepest) {
     uint32_t turn = c->view->turn_user;
-    lar_slice last = {NULL, 0};
     lar_error e = LAR_OK;
     for (uint32_t i = c->head_count; i < turn && !e; i++) {
-        if (!lar_canon_appendable(c, i)) continue;
-        e = recall_one(c, i, deepest != LAR_JSON_NONE && i <= deepest);
-        if (c->segments[i].facts.len) last = c->segments[i].facts;
+        if (lar_canon_appendable(c, i)) e = recall_one(c, i, deepest != LAR_JSON_NONE && i <= deepest);
     }
-    if (!e) e = newest_turn(c, deepest, last);
-    for (uint32_t i = c->head_count; i <= turn && !e; i++) e = attach(c, i);
+    if (!e) e = newest_turn(c, deepest);
+    lar_slice last = {NULL, 0};
+    for (uint32_t i = c->head_count; i <= turn && !e; i++) {
+        lar_canon_segment *s = &c->segments[i];
+        if (s->facts.len == 0) continue;
+        bool same = lar_slice_eq(s->facts, last); /* said before in this conversation: no block */
+        last = s->facts;
+        if (same) s->facts = (lar_slice){NULL, 0};
+        else e = attach(c, i);
+    }
     return e;
 }

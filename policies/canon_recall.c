@@ -1,12 +1,12 @@
 /* Recall: how deep this conversation is known, in what form its parts were sent, what to remember now.
  * Flow: canon.c -> here, once head and tools are edited -> canon_facts.c. Never blocks.
  * Remembered in the scope: S, chain of a segment -> [version][16 bytes: hash of all that was sent up to
- * there][recipe of its form]. Written for the head's end, for user texts and for the last segment.
+ * there][8 bytes: which facts its turn had last been opened with][recipe of its form]. Written for the head's end, for user texts and for the last segment.
  * Invariants: 1. the chain holds only what means something, `sent` all that the model reads. 2. if `sent` as
  * remembered equals that of the client's own bytes, no segment up to there is touched or looked up. */
 #include "policies/canon_state.h"
 
-enum { VERSION = 1, LINEAR_MAX = 40, PUTS_MAX = 1024, HEAD_BYTES = 17 };
+enum { VERSION = 1, LINEAR_MAX = 40, PUTS_MAX = 1024, HEAD_BYTES = 25 };
 
 static lar_hash with_role(lar_hash before, lar_role role, lar_hash norm) {
     norm.bytes[15] ^= (uint8_t)(role + 1);
@@ -48,6 +48,7 @@ static bool fetch(lar_canon *c, uint32_t i) {
     if (!lar_canon_get(c, 'S', s->chain) || c->value.ptr[0] != VERSION || c->value.len < HEAD_BYTES) return false;
     if (c->value.len > HEAD_BYTES + LAR_RECIPE_MAX) return false;
     memcpy(s->known_sent.bytes, c->value.ptr + 1, 16);
+    memcpy(&s->known_opening, c->value.ptr + 17, 8);
     s->known_recipe = lar_arena_copy(c->arena, lar_slice_of(c->value.ptr + HEAD_BYTES, c->value.len - HEAD_BYTES));
     s->known = s->known_recipe.ptr != NULL;
     return s->known;
@@ -88,10 +89,11 @@ static lar_error recall_forms(lar_canon *c, uint32_t deepest) {
 
 static lar_error remember(lar_canon *c, uint32_t i) {
     const lar_canon_segment *s = &c->segments[i];
-    if (s->known && lar_hash_eq(s->known_sent, s->sent)) return LAR_OK;
+    if (s->known && lar_hash_eq(s->known_sent, s->sent) && s->known_opening == s->opening) return LAR_OK;
     lar_slice recipe = s->known ? s->known_recipe : s->recipe;
     char value[HEAD_BYTES + LAR_RECIPE_MAX] = {VERSION};
     memcpy(value + 1, s->sent.bytes, 16);
+    memcpy(value + 17, &s->opening, 8);
     if (recipe.len) memcpy(value + HEAD_BYTES, recipe.ptr, recipe.len);
     return lar_canon_put_value(c, 'S', s->chain, lar_slice_of(value, HEAD_BYTES + recipe.len));
 }
@@ -102,6 +104,7 @@ static lar_error remember_all(lar_canon *c, uint32_t deepest) {
     for (uint32_t i = n - 1; i-- > 0 && puts < PUTS_MAX && !e;) {
         bool new_here = deepest == LAR_JSON_NONE || i > deepest;
         if (!is_mark(c, i) || !(new_here || c->segments[i].fetched)) continue;
+        c->segments[i].opening = c->segments[i].known_opening;
         e = remember(c, i);
         puts++;
     }

@@ -31,6 +31,7 @@ typedef struct lar_canon_segment {
     lar_hash known_sent;   /* what memory says was sent up to here, where `known` */
     lar_slice recipe;      /* form of its only text; empty if it has none */
     lar_slice known_recipe;
+    uint64_t known_opening, opening; /* of a last segment: which facts the turn was last opened with, then and now */
     lar_slice facts;       /* block sent with it */
     uint32_t text_node;    /* its only text, or NONE */
     bool known, fetched;

@@ -5,10 +5,11 @@
  * messages, conversations that begin alike. Their traffic is broken at random: clocks that tick, stand still for
  * a while or are constant per conversation; tools in any order; line ends, BOM, blanks; billing nonces.
  * Each request is rendered as a model reads it, system first and tools first, and compared with all before.
- * It must share as many bytes, or leave no more bytes to be computed (a dropped billing line, or CR LF sent as LF,
- * makes what is shared shorter). Stated exceptions: the request in which the clock of a prompt with its tools moves for the first time;
- * a BOM, or a billing line's name, that two different texts have in common. Prompts begin with different words and sets of tools are
- * apart, because two texts that only begin alike may be first sent in two forms. */
+ * What is shared is counted without blanks and BOMs, so that CR LF sent as LF is no loss, and up to 4 bytes by which
+ * a pointer may be shorter than the clock it stands for. Stated exceptions: the request in which the clock of a prompt
+ * with its tools moves for the first time, and conversations that began before that; a billing line's name, dropped from two different texts that have it in
+ * common. Prompts begin with different words and sets of tools are apart, because two texts that only begin alike may
+ * be first sent in two forms. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -50,6 +51,8 @@ typedef struct message {
 
 typedef struct conversation {
     uint32_t prompt, tools, count, constant;
+    bool sent;         /* at least once */
+    bool began_before; /* its clock stood in the prompt when it began */
     message m[MESSAGES];
 } conversation;
 
@@ -173,9 +176,12 @@ static void render(lar_slice body, bool tools_first, lar_buf *out) {
 }
 
 static size_t common(lar_slice a, lar_slice b) {
-    size_t n = a.len < b.len ? a.len : b.len, i = 0;
-    while (i < n && a.ptr[i] == b.ptr[i]) i++;
-    return i;
+    size_t n = a.len < b.len ? a.len : b.len, shared = 0;
+    for (size_t i = 0; i < n && a.ptr[i] == b.ptr[i]; i++) {
+        unsigned char c = (unsigned char)a.ptr[i];
+        shared += c > ' ' && c != 0xEF && c != 0xBB && c != 0xBF;
+    }
+    return shared;
 }
 
 typedef struct history {
@@ -235,7 +241,8 @@ static void one_run(uint64_t seed, uint64_t *raw_sum, uint64_t *via_sum) {
     uint32_t clock = 0;
     for (uint32_t n = 0; n < REQUESTS; n++) {
         conversation *one = &c[pick(&r, CONVERSATIONS)];
-        if (n) step(one, &r);
+        if (one->sent) step(one, &r);
+        one->sent = true;
         clock += k.clock == TICK_SLOW ? (pick(&r, 4) == 0) * 60 : 20 + pick(&r, 70);
         lar_buf body;
         lar_buf_init(&body, 8u << 20);
@@ -243,15 +250,16 @@ static void one_run(uint64_t seed, uint64_t *raw_sum, uint64_t *via_sum) {
         size_t len;
         char *sent = harness_send(&h, LAR_PROTOCOL_CHAT, lar_buf_slice(&body), &len);
         assert_non_null(sent);
-        bool first_move = (h.out.rules_fired >> LAR_RULE_LR001 & 1) && !moved[one->prompt][one->tools];
-        if (first_move) moved[one->prompt][one->tools] = true;
+        bool moves = h.out.rules_fired >> LAR_RULE_LR001 & 1;
+        if (!moves) one->began_before = true;
+        bool first_move = moves && (!moved[one->prompt][one->tools] || one->began_before);
+        if (moves) moved[one->prompt][one->tools] = true;
         for (int order = 0; order < 2; order++) {
             size_t a = best(raw, n, order, lar_buf_slice(&body)), b = best(via, n, order, lar_slice_of(sent, len));
-            size_t chance = (k.lines ? 3u : 0u) + (k.clock_form == 1 ? 4u : 0u) + (k.billing ? sizeof "x-acme-billing-header: v=1.0; cch=00000;" : 0u);
-            size_t raw_left = raw->of[n][order].len - a, via_left = via->of[n][order].len - b;
+            size_t chance = (k.clock_form == 1 ? 4u : 0u) + (k.billing ? sizeof "x-acme-billing-header: v=1.0; cch=00000;" : 0u);
             *raw_sum += a;
             *via_sum += b;
-            if (b + chance < a && via_left > raw_left + chance && !first_move) {
+            if (b + chance < a && !first_move) {
                 print_error("seed %llu request %u order %d: raw shares %zu, sent shares %zu (clock %d place %u form %u tools %d lines %d blanks %d billing %d)\n",
                             (unsigned long long)seed, n, order, a, b, (int)k.clock, k.clock_place, k.clock_form, k.tools, k.lines, k.user_blanks, k.billing);
                 fail();
