@@ -17,7 +17,8 @@ typedef struct lar_http1_field {
     lar_slice name, value; /* value without optional white space; both borrow the parser's head buffer */
 } lar_http1_field;
 
-/* A message head. Valid from the HEAD event until the next message's first byte is fed or release. */
+/* A message head. Valid from the HEAD_END event until the next head's first byte is fed, reset or free. After FAIL it
+ * holds what was read before the fault (all of it for HTTP_BODY_LARGE by Content-Length); the rest is zero. */
 typedef struct lar_http1_head {
     lar_slice method, target; /* requests */
     uint8_t method_id;        /* requests: lar_http1_method */
@@ -25,11 +26,12 @@ typedef struct lar_http1_head {
     lar_slice reason;         /* responses */
     uint8_t minor;            /* HTTP/1.minor: 0 or 1 */
     bool keep_alive;          /* what the version and Connection say (RFC 9112 9.3) */
-    bool chunked;
+    bool chunked;             /* a response may have both: chunked counts, and keep_alive is false (RFC 9112 6.3) */
     bool has_length;
     bool expect_continue;     /* requests: Expect: 100-continue from a 1.1 client */
     bool upgrade;             /* Upgrade was asked; larder ignores it */
-    bool has_body;            /* bytes will follow (requests: chunked or length > 0) */
+    bool has_body;            /* bytes will follow (requests: chunked or length > 0). False for answers to HEAD, 1xx,
+                                 204 and 304 whatever chunked and length say */
     uint64_t length;          /* where has_length */
     const lar_http1_field *fields;
     uint32_t field_count;
@@ -51,7 +53,8 @@ typedef enum lar_http1_type { LAR_HTTP1_REQUEST, LAR_HTTP1_RESPONSE } lar_http1_
 
 typedef enum lar_http1_event {
     LAR_HTTP1_MORE,  /* all input consumed, nothing to report */
-    LAR_HTTP1_HEAD_END, /* ->head is complete. A 1xx response is reported too, followed by no body */
+    LAR_HTTP1_HEAD_END, /* ->head is complete. A 1xx response is reported too, followed by no body and no END, but by
+                           the next head of the same exchange */
     LAR_HTTP1_BODY,  /* *body borrows the input: decoded body bytes (chunk framing removed) */
     LAR_HTTP1_END,   /* the message is complete; the next byte belongs to the next message */
     LAR_HTTP1_FAIL   /* ->error and ->diag say why; the parser accepts nothing more */
@@ -67,8 +70,8 @@ void lar_http1_reset(lar_http1 *p);
 /* Responses only, before the first byte of each answer: the answer belongs to a HEAD request (no body follows). */
 void lar_http1_expect(lar_http1 *p, bool to_head_request);
 
-/* Consumes a part of data[0..len) and says what happened; *used is how much was taken (call again with the rest
- * until MORE or FAIL). Bytes of the next message are not taken before END was returned.
+/* Consumes a part of data[0..len) and says what happened; *used is how much was taken (call again with the rest, even
+ * if none is left, until MORE or FAIL: END takes no bytes). Bytes of the next message are not taken before END was returned.
  * Between END and the next message's first byte the parser is idle. Empty lines before a request line are skipped. */
 lar_http1_event lar_http1_next(lar_http1 *p, const char *data, size_t len, size_t *used, lar_slice *body);
 

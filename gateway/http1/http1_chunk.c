@@ -121,7 +121,8 @@ lar_http1_event lar_http1_chunk_next(lar_http1 *p, const char *data, size_t len,
         const char *wrong = framing_byte(p, data[i]);
         if (wrong) return lar_http1_refuse(p, LAR_HTTP_SYNTAX, p->body_bytes, wrong);
         if (p->extension_bytes > p->limits.head_bytes_max)
-            return lar_http1_refuse(p, LAR_HTTP_HEAD_LARGE, p->body_bytes, "the chunk extensions are larger than the limit");
+            return lar_http1_refuse(p, LAR_HTTP_HEAD_LARGE, p->body_bytes,
+                                    "the chunk extensions are larger than the limit");
         if (p->chunk != CHUNK_DATA) continue;
         lar_http1_event e = size_known(p);
         if (e == LAR_HTTP1_MORE) continue;

@@ -1,8 +1,9 @@
 /* A complete head, read twice: here, strictly, and by llhttp; both must find the same framing.
  *
  * Flow: http1.c calls with the raw head in one buffer. This reader splits lines, refuses what RFC 9112 refuses and
- * llhttp 8.1.0 lets through (bare CR, obs-fold, version, Host, list or doubled lengths), and records slices. llhttp then
- * runs over the same bytes; a head that the two read differently is refused: that difference is how smuggling works.
+ * llhttp 8.1.0 lets through (bare CR, obs-fold, version, Host, list or doubled lengths), and records slices. Then
+ * llhttp runs over the same bytes; a head that the two read differently is refused: smuggling lives on such a
+ * difference.
  * Loop thread; never blocks. Memory: the field array, grown up to fields_max and kept.
  * Invariants: 1. Every LF in the buffer follows a CR (http1.c saw to it) and the last line is empty. 2. A request with
  * any doubt about its length is refused; a response with one is closed after use. 3. A diag never quotes a value.
@@ -55,8 +56,9 @@ static bool value_clean(lar_slice s) {
     return true;
 }
 
-/* True if a whole section holds no control characters but HTAB and the CR LF of its lines: then no value need be looked
- * at again. A CR at bit i must have its LF at bit i + 1 and no LF stands alone: one mask, moved on, equals the other. */
+/* True if a whole section holds no control characters but HTAB and the CR LF of its lines: then no value need be
+ * looked at again. A CR at bit i must have its LF at bit i + 1 and no LF stands alone: one mask, moved on, equals the
+ * other. */
 static bool section_clean(const lar_buf *b) {
     size_t i = 0;
     unsigned carry = 0;
@@ -123,7 +125,7 @@ static bool read_request_line(lar_http1 *p, lar_slice line) {
     return true;
 }
 
-/* HTTP-version SP status-code SP [reason-phrase] (RFC 9112 4); the second SP may be missing, as many servers leave it. */
+/* HTTP-version SP status-code SP [reason-phrase] (RFC 9112 4); the second SP may be missing, as many leave it. */
 static bool read_status_line(lar_http1 *p, lar_slice line) {
     if (line.len < 12 || line.ptr[8] != ' ') return refuse(p, LAR_HTTP_SYNTAX, 0, "the status line is malformed");
     if (!read_version(p, lar_slice_of(line.ptr, 8), 0)) return false;
@@ -218,7 +220,8 @@ static bool read_fields(lar_http1 *p, const lar_buf *b, size_t at, head_facts *f
         if (line.len == 0) return true;
         lar_http1_field f;
         if (!read_field(p, line, at, &f)) return false;
-        if (!clean && !value_clean(f.value)) return refuse(p, LAR_HTTP_SYNTAX, at, "a control character in a field value");
+        if (!clean && !value_clean(f.value))
+            return refuse(p, LAR_HTTP_SYNTAX, at, "a control character in a field value");
         if (facts) {
             if (!add_field(p, &f, at)) return false;
             note_field(p, facts, &f);
@@ -270,8 +273,8 @@ static bool host_valid(lar_slice host) {
         const char *close = memchr(at, ']', host.len);
         if (!close || close == at + 1) return false;
         for (at++; at < close; at++)
-            if (!((*at >= '0' && *at <= '9') || (*at >= 'a' && *at <= 'f') || (*at >= 'A' && *at <= 'F') || *at == ':' ||
-                  *at == '.'))
+            if (!((*at >= '0' && *at <= '9') || (*at >= 'a' && *at <= 'f') || (*at >= 'A' && *at <= 'F') ||
+                  *at == ':' || *at == '.'))
                 return false;
         at++;
     } else {

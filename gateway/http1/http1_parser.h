@@ -66,7 +66,7 @@ struct lar_http1 {
 extern const unsigned char lar_http1_token_table[256];
 static inline bool is_token_char(char c) { return lar_http1_token_table[(unsigned char)c] != 0; }
 
-/* Enters FAILED. A response parser turns every code into UPSTREAM_PROTOCOL unless it is one of the upstream's already. */
+/* Enters FAILED. A response parser turns every code into UPSTREAM_PROTOCOL unless it is an UPSTREAM_* already. */
 lar_http1_event lar_http1_refuse(lar_http1 *p, lar_error e, uint64_t offset, const char *text);
 
 /* Reads the complete head in p->head into p->h. False after lar_http1_refuse. */

@@ -1,7 +1,7 @@
 /* Usage of one request: fed event by event or with a whole answer, asked for the counts at the end.
  *
- * Flow: the relay feeds each event's data; usage_marks.c reads ends and errors, usage_tokens.c the numbers. Loop thread;
- * never blocks. Why one reader for all protocols: fields are told by name, and upstreams mix them.
+ * Flow: the relay feeds each event's data; usage_marks.c reads ends and errors, usage_tokens.c the numbers. Loop
+ * thread; never blocks. Why one reader for all protocols: fields are told by name, and upstreams mix them.
  * Invariants: 1. What is skipped unparsed could not have changed anything but `odd`. 2. A later value of a field
  * replaces an earlier one, nothing is summed but choices that count on their own. 3. Nothing here can fail a request.
  * Memory: the tree is kept from event to event; one that grew large is let go at reset.
@@ -99,14 +99,16 @@ static const char *object_end(lar_slice s) {
 static bool take_last_usage(lar_usage *u, lar_slice body) {
     static const char name[] = "\"usage\"";
     const char *at = NULL, *end = body.ptr + body.len;
-    for (const char *next = body.ptr; (next = memmem(next, (size_t)(end - next), name, sizeof name - 1)) != NULL; next++)
+    for (const char *next = body.ptr; (next = memmem(next, (size_t)(end - next), name, sizeof name - 1)) != NULL;
+         next++)
         at = next;
     if (!at) return false;
     lar_slice rest = trim_space(lar_slice_of(at + sizeof name - 1, (size_t)(end - at) - (sizeof name - 1)));
     if (rest.len == 0 || rest.ptr[0] != ':') return false;
     rest = trim_space(lar_slice_of(rest.ptr + 1, rest.len - 1));
     const char *stop = rest.len && rest.ptr[0] == '{' ? object_end(rest) : NULL;
-    if (!stop || lar_json_parse(&u->json, lar_slice_of(rest.ptr, (size_t)(stop - rest.ptr)), &limits, NULL)) return false;
+    if (!stop || lar_json_parse(&u->json, lar_slice_of(rest.ptr, (size_t)(stop - rest.ptr)), &limits, NULL))
+        return false;
     const usage_marks m = {.choice = -1};
     if (!lar_usage_read_object(u, 0, &m)) return false;
     u->finished = u->done = u->content_seen = true;

@@ -14,7 +14,8 @@ void lar_usage_members(const lar_json *j, uint32_t object, const lar_slice *name
         lar_slice key = lar_json_inner(j, k);
         bool escaped = j->nodes[k].flags & LAR_JSON_ESCAPED;
         for (size_t i = 0; i < count; i++)
-            if (escaped ? lar_json_eq(j, k, names[i]) : key.len == names[i].len && !memcmp(key.ptr, names[i].ptr, key.len))
+            if (escaped ? lar_json_eq(j, k, names[i])
+                        : key.len == names[i].len && !memcmp(key.ptr, names[i].ptr, key.len))
                 out[i] = k + 1;
     }
 }
@@ -61,8 +62,9 @@ static const lar_slice choice_names[CHOICE_COUNT] = {
     {"finish_reason", 13}, {"delta", 5}, {"message", 7}, {"text", 4}, {"index", 5}};
 
 /* Of `delta` in a chunk or `message` in an answer. */
-static const lar_slice content_names[] = {{"content", 7},        {"tool_calls", 10}, {"reasoning_content", 17}, {"reasoning", 9},
-                                          {"function_call", 13}, {"refusal", 7},     {"audio", 5}};
+static const lar_slice content_names[] = {{"content", 7},   {"tool_calls", 10},    {"reasoning_content", 17},
+                                          {"reasoning", 9}, {"function_call", 13}, {"refusal", 7},
+                                          {"audio", 5}};
 enum { CONTENT_COUNT = sizeof content_names / sizeof *content_names };
 
 static bool has_content(const lar_json *j, uint32_t message) {
@@ -80,7 +82,8 @@ static void read_choices(const lar_json *j, usage_marks *m) {
     for (uint32_t c = lar_json_first(j, choices); c != LAR_JSON_NONE; c = lar_json_after(j, choices, c)) {
         lar_usage_members(j, c, choice_names, CHOICE_COUNT, node);
         m->finished |= says(j, node[CHOICE_FINISH]);
-        m->content |= has_content(j, node[CHOICE_DELTA]) || has_content(j, node[CHOICE_MESSAGE]) || says(j, node[CHOICE_TEXT]);
+        m->content |=
+            has_content(j, node[CHOICE_DELTA]) || has_content(j, node[CHOICE_MESSAGE]) || says(j, node[CHOICE_TEXT]);
     }
     uint64_t index = 0;
     if (j->nodes[choices].count != 1) return;

@@ -1,8 +1,8 @@
 /* The numbers of a usage object in every provider's spelling, and the one normal form they are brought to.
  *
  * Called by usage.c. Loop thread; never blocks; no memory.
- * Invariants: 1. A missing, null or mistyped number is unknown, never 0. 2. raw holds what the upstream wrote, as far as
- * 64 bits can. 3. Normal counts are never negative, hit and write never exceed what they are parts of.
+ * Invariants: 1. A missing, null or mistyped number is unknown, never 0. 2. raw holds what the upstream wrote, as far
+ * as 64 bits can. 3. Normal counts are never negative, hit and write never exceed what they are parts of.
  * Why the order in `hits`: an upstream that sends several spellings means the first the most exactly; where they
  * differ, the usage is odd. Sources: providers' API references for the names (docs of the usage fields list them).
  * Not here: where events end, money. */
@@ -107,7 +107,8 @@ static bool read_count(lar_usage *u, uint32_t node, int64_t *out) {
 }
 
 /* The first row that is there; later rows must not contradict it. NULL if none. */
-static const spelling_row *read_first(lar_usage *u, const uint32_t *at, const spelling_row *rows, size_t count, int64_t *out) {
+static const spelling_row *read_first(lar_usage *u, const uint32_t *at, const spelling_row *rows, size_t count,
+                                      int64_t *out) {
     const spelling_row *found = NULL;
     for (size_t i = 0; i < count; i++) {
         uint32_t node = at[rows[i].at];
@@ -175,7 +176,8 @@ bool lar_usage_read_object(lar_usage *u, uint32_t node, const usage_marks *m) {
     if (miss) u->raw.miss = v;
     bool any = prompt || hit || miss;
     if (prompt && hit && miss && !sums_up(u->raw.hit, u->raw.miss, u->raw.prompt)) u->odd = true;
-    if (read_first(u, at, ROWS(writes), &v) || read_write_parts(u, at[M_CREATION_PARTS], &v)) u->raw.write = v, any = true;
+    if (read_first(u, at, ROWS(writes), &v) || read_write_parts(u, at[M_CREATION_PARTS], &v))
+        u->raw.write = v, any = true;
     if (read_first(u, at, ROWS(thoughts), &v)) u->raw.reasoning = v, any = true;
     row = read_first(u, at, ROWS(outputs), &v);
     if (row) note_output(u, v, m), any = true;

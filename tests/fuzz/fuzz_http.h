@@ -23,7 +23,10 @@ static inline void fuzz_http_round(http1_play y, lar_slice in, uint64_t seed) {
 static inline void fuzz_http(lar_http1_type type, const uint8_t *data, size_t size) {
     uint64_t seed = 1469598103934665603u;
     for (size_t i = 0; i < size; i++) seed = (seed ^ data[i]) * 1099511628211u;
-    http1_play y = {.type = type, .limits = PLAY_LIMITS, .close = true, .to_head = type == LAR_HTTP1_RESPONSE && seed % 5 == 0};
+    http1_play y = {.type = type,
+                    .limits = PLAY_LIMITS,
+                    .close = true,
+                    .to_head = type == LAR_HTTP1_RESPONSE && seed % 5 == 0};
     if (seed % 3 == 0) y.limits = (lar_http1_limits){.head_bytes_max = 100, .fields_max = 4, .body_bytes_max = 20};
     fuzz_http_round(y, lar_slice_of((const char *)data, size), seed);
 }

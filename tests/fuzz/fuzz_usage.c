@@ -9,7 +9,8 @@ static void check_sound(const lar_usage *u) {
     lar_tokens t;
     (void)lar_usage_tokens(u, &t);
     const int64_t all[] = {t.prompt, t.hit, t.miss, t.write, t.output, t.reasoning};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) SSE_CHECK(!known(all[i]) || (all[i] >= 0 && all[i] < (int64_t)1 << 42));
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        SSE_CHECK(!known(all[i]) || (all[i] >= 0 && all[i] < (int64_t)1 << 42));
     if (known(t.prompt) && known(t.hit)) SSE_CHECK(known(t.miss) && t.hit + t.miss == t.prompt);
     if (known(t.prompt) && known(t.write)) SSE_CHECK(t.write <= t.prompt);
     SSE_CHECK(u->seen == (u->spelling != LAR_SPELLING_NONE));
@@ -19,8 +20,9 @@ static void check_sound(const lar_usage *u) {
 static bool same(const lar_usage *a, const lar_usage *b) {
     lar_tokens s, t;
     bool c = lar_usage_tokens(a, &s), d = lar_usage_tokens(b, &t);
-    return c == d && memcmp(&s, &t, sizeof s) == 0 && memcmp(&a->raw, &b->raw, sizeof a->raw) == 0 && a->seen == b->seen &&
-           a->error_seen == b->error_seen && a->finished == b->finished && a->done == b->done && a->spelling == b->spelling;
+    return c == d && memcmp(&s, &t, sizeof s) == 0 && memcmp(&a->raw, &b->raw, sizeof a->raw) == 0 &&
+           a->seen == b->seen && a->error_seen == b->error_seen && a->finished == b->finished && a->done == b->done &&
+           a->spelling == b->spelling;
 }
 
 static bool has_escaped_letters(lar_slice s) { return memmem(s.ptr, s.len, "\\u", 2) != NULL; }

@@ -17,7 +17,8 @@ static inline void compare(http1_play y, lar_slice in, cuts c, const char *want)
     play(&y, in, c, &out);
     assert_false(lar_buf_add(&out, "", 1));
     if (strcmp(out.ptr, want) != 0) {
-        print_error("input: %.*s\ncut: kind %d at %zu seed %llu\n", LAR_FMT(in), c.kind, c.at, (unsigned long long)c.seed);
+        print_error("input: %.*s\ncut: kind %d at %zu seed %llu\n", LAR_FMT(in), c.kind, c.at,
+                    (unsigned long long)c.seed);
         assert_string_equal(out.ptr, want);
     }
     lar_buf_release(&out);

@@ -19,6 +19,7 @@ typedef struct http1_play {
     bool to_head;     /* every answer belongs to a HEAD request */
     bool close;       /* the peer closes after the last byte */
     bool full;        /* heads with all fields; else method and target, or the status */
+    bool in_body;        /* out: joins body pieces */
     uint64_t body_bytes; /* out: sum over BODY events of the last message */
 } http1_play;
 
@@ -35,8 +36,9 @@ static inline void play_head(const http1_play *y, const lar_http1_head *h, lar_b
         PLAY_CHECK(!lar_buf_printf(out, "(%d", h->status));
     if (y->full) {
         PLAY_CHECK(!lar_buf_printf(out, " %d %d %d %d %d %d %d %d %llu %u %u '%.*s'", h->method_id, h->minor,
-                                   h->keep_alive, h->chunked, h->has_length, h->expect_continue, h->upgrade, h->has_body,
-                                   (unsigned long long)h->length, h->field_count, h->head_bytes, LAR_FMT(h->reason)));
+                                   h->keep_alive, h->chunked, h->has_length, h->expect_continue, h->upgrade,
+                                   h->has_body, (unsigned long long)h->length, h->field_count, h->head_bytes,
+                                   LAR_FMT(h->reason)));
         for (uint32_t i = 0; i < h->field_count; i++) {
             PLAY_CHECK(!lar_buf_add(out, "\n", 1) && !lar_buf_add_slice(out, h->fields[i].name));
             PLAY_CHECK(!lar_buf_add(out, "=", 1) && !lar_buf_add_slice(out, h->fields[i].value));
@@ -45,9 +47,9 @@ static inline void play_head(const http1_play *y, const lar_http1_head *h, lar_b
     play_add(out, ")");
 }
 
-/* One event into the transcript. *in_body joins body pieces. */
-static inline void play_event(http1_play *y, lar_http1 *p, lar_http1_event e, lar_slice body, bool *in_body, lar_buf *out) {
-    if (*in_body && e != LAR_HTTP1_BODY) play_add(out, "]");
+/* One event into the transcript. */
+static inline void play_event(http1_play *y, lar_http1 *p, lar_http1_event e, lar_slice body, lar_buf *out) {
+    if (y->in_body && e != LAR_HTTP1_BODY) play_add(out, "]");
     switch (e) {
     case LAR_HTTP1_MORE: return;
     case LAR_HTTP1_HEAD_END:
@@ -57,7 +59,7 @@ static inline void play_event(http1_play *y, lar_http1 *p, lar_http1_event e, la
     case LAR_HTTP1_BODY:
         PLAY_CHECK(body.len > 0);
         y->body_bytes += body.len;
-        if (!*in_body) play_add(out, "[");
+        if (!y->in_body) play_add(out, "[");
         PLAY_CHECK(!lar_buf_add_slice(out, body));
         break;
     case LAR_HTTP1_END: {
@@ -75,7 +77,7 @@ static inline void play_event(http1_play *y, lar_http1 *p, lar_http1_event e, la
         PLAY_CHECK(lar_http1_error(p) != LAR_OK && lar_http1_diag(p)->text[0]);
         break;
     }
-    *in_body = e == LAR_HTTP1_BODY;
+    y->in_body = e == LAR_HTTP1_BODY;
 }
 
 /* The transcript of `in` goes to `out`: (head)[body]. for a message, !NAME for a failure. */
@@ -84,7 +86,7 @@ static inline void play(http1_play *y, lar_slice in, cuts c, lar_buf *out) {
     PLAY_CHECK(p);
     lar_http1_event e = LAR_HTTP1_MORE;
     lar_slice body = {0};
-    bool in_body = false;
+    y->in_body = false;
     size_t pos = 0;
     if (y->to_head) lar_http1_expect(p, true);
     while (pos < in.len && e != LAR_HTTP1_FAIL) {
@@ -95,7 +97,7 @@ static inline void play(http1_play *y, lar_slice in, cuts c, lar_buf *out) {
         for (size_t done = 0;; done += used) {
             e = lar_http1_next(p, piece + done, n - done, &used, &body);
             PLAY_CHECK(used <= n - done);
-            if (e != LAR_HTTP1_MORE) play_event(y, p, e, body, &in_body, out);
+            if (e != LAR_HTTP1_MORE) play_event(y, p, e, body, out);
             if (e == LAR_HTTP1_END && y->to_head) lar_http1_expect(p, true);
             if (e == LAR_HTTP1_FAIL) break;
             if (e == LAR_HTTP1_MORE) {
@@ -108,8 +110,8 @@ static inline void play(http1_play *y, lar_slice in, cuts c, lar_buf *out) {
     }
     if (y->close && e != LAR_HTTP1_FAIL) {
         e = lar_http1_eof(p);
-        play_event(y, p, e, body, &in_body, out);
-    } else if (in_body) {
+        play_event(y, p, e, body, out);
+    } else if (y->in_body) {
         play_add(out, "]");
     }
     if (e == LAR_HTTP1_FAIL) PLAY_CHECK(lar_http1_next(p, "x", 1, &(size_t){0}, &body) == LAR_HTTP1_FAIL);

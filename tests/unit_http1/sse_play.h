@@ -11,7 +11,7 @@
 
 #define SSE_CHECK(cond) ((cond) ? (void)0 : (fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #cond), abort()))
 
-/* {type|data} for an event, {:} for a comment, {+} for one over the limit; a last one without blank line: ~ in front. */
+/* {type|data} for an event, {:} for a comment, {+} for one over the limit; a last one without blank line: ~ before. */
 static inline void sse_write(const lar_sse_event *e, lar_buf *out) {
     if (e->oversize || e->comment_only) {
         SSE_CHECK(e->type.len == 0 && e->data.len == 0 && e->oversize != e->comment_only);

@@ -194,8 +194,8 @@ static void h22_hop_by_hop(void **s) {
         "Content-Length: 0\r\nX-Trace: 2\r\nTrailer: x\r\n\r\n"));
     static const char *const dropped[] = {"Connection", "X-Trace-Hop", "x-trace-hop", "KEEP-ALIVE", "TE", "Upgrade",
         "Proxy-Authorization", "Proxy-Connection", "Trailer", "Transfer-Encoding", "Proxy-Authenticate", "close"};
-    static const char *const kept[] = {"Authorization", "content-length", "Host", "X-Api-Key", "Content-Type", "X-Trace",
-        "User-Agent", ""};
+    static const char *const kept[] = {"Authorization", "content-length", "Host",       "X-Api-Key",
+                                       "Content-Type",  "X-Trace",        "User-Agent", ""};
     for (size_t i = 0; i < sizeof dropped / sizeof *dropped; i++)
         assert_true(lar_http1_hop_by_hop(h, lar_slice_cstr(dropped[i])));
     for (size_t i = 0; i < sizeof kept / sizeof *kept; i++)
@@ -230,7 +230,8 @@ static void h40_lines_that_are_no_fields(void **s) {
 
 static void h41_body_limit(void **s) {
     (void)s;
-    http1_play y = {.type = LAR_HTTP1_REQUEST, .limits = {.head_bytes_max = 65536, .fields_max = 100, .body_bytes_max = 5}};
+    http1_play y = {.type = LAR_HTTP1_REQUEST,
+                    .limits = {.head_bytes_max = 65536, .fields_max = 100, .body_bytes_max = 5}};
     expect_play(y, LAR_SLICE(POST "Content-Length: 5\r\n\r\nhello"), HEAD "[hello].");
     expect_play(y, LAR_SLICE(POST "Content-Length: 6\r\n\r\nhello!"), "!HTTP_BODY_LARGE");
     expect_play(y, LAR_SLICE(CHUNKED "3\r\nhel\r\n2\r\nlo\r\n0\r\n\r\n"), HEAD "[hello].");
@@ -323,7 +324,8 @@ static void empty_lines_before_a_request(void **s) {
 
 static void pipelining(void **s) {
     (void)s;
-    REQUEST(POST "Content-Length: 5\r\n\r\nhelloGET /a HTTP/1.1\r\nHost: a\r\n\r\n" CHUNKED "2\r\nhi\r\n0\r\n\r\nGET /b HTTP/1.1\r\nHost: a\r\n\r\n",
+    REQUEST(POST "Content-Length: 5\r\n\r\nhelloGET /a HTTP/1.1\r\nHost: a\r\n\r\n" CHUNKED
+                 "2\r\nhi\r\n0\r\n\r\nGET /b HTTP/1.1\r\nHost: a\r\n\r\n",
             HEAD "[hello].(GET /a)." HEAD "[hi].(GET /b).");
     REQUEST(POST "CONTENT-LENGTH: 0\r\n\r\nGET /a HTTP/1.1\r\nHost: a\r\n\r\n", HEAD ".(GET /a).");
 }
@@ -380,7 +382,8 @@ static void field_count_limit(void **s) {
 
 static void trailers_and_extensions_are_bounded(void **s) {
     (void)s;
-    http1_play y = {.type = LAR_HTTP1_REQUEST, .limits = {.head_bytes_max = 120, .fields_max = 3, .body_bytes_max = 100}};
+    http1_play y = {.type = LAR_HTTP1_REQUEST,
+                    .limits = {.head_bytes_max = 120, .fields_max = 3, .body_bytes_max = 100}};
     expect_play(y, LAR_SLICE(CHUNKED "0\r\nA: 1\r\nB: 2\r\nC: 3\r\n\r\n"), HEAD ".");
     expect_play(y, LAR_SLICE(CHUNKED "0\r\nA: 1\r\nB: 2\r\nC: 3\r\nD: 4\r\n\r\n"), HEAD "!HTTP_HEAD_LARGE");
     expect_play(y, LAR_SLICE(CHUNKED "0\r\nA: 0123456789012345678901234567890123456789012345678901234567890123456789"
@@ -391,7 +394,8 @@ static void trailers_and_extensions_are_bounded(void **s) {
     for (int i = 0; i < 60; i++) assert_false(lar_buf_printf(&b, "1;ab\r\nx\r\n"));
     lar_buf want;
     lar_buf_init(&want, 1000);
-    assert_false(lar_buf_printf(&want, "%s[%.*s]!HTTP_HEAD_LARGE", HEAD, 40, "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"));
+    assert_false(lar_buf_printf(&want, "%s[%.*s]!HTTP_HEAD_LARGE", HEAD, 40,
+                                "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"));
     assert_false(lar_buf_add(&want, "", 1));
     expect_play(y, lar_buf_slice(&b), want.ptr);
     lar_buf_release(&want);

@@ -1,5 +1,5 @@
 /* Event streams: every shape of the reports, cut at every byte, byte by byte and at random.
- * Transcripts: {type|data} an event, {:} a comment or bare field, {+} over the limit, ~{..} not ended by a blank line. */
+ * Transcripts: {type|data} an event, {:} a comment or bare field, {+} over the limit, ~{..} without its blank line. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,7 +15,8 @@ static void compare(lar_slice in, size_t max, cuts c, const char *want) {
     sse_play(in, max, c, &out);
     assert_false(lar_buf_add(&out, "", 1));
     if (strcmp(out.ptr, want) != 0)
-        print_error("input: %.*s\ncut: kind %d at %zu seed %llu\n", LAR_FMT(in), c.kind, c.at, (unsigned long long)c.seed);
+        print_error("input: %.*s\ncut: kind %d at %zu seed %llu\n", LAR_FMT(in), c.kind, c.at,
+                    (unsigned long long)c.seed);
     assert_string_equal(out.ptr, want);
     lar_buf_release(&out);
 }

@@ -49,7 +49,7 @@ static void expect_body(lar_protocol p, const char *text, lar_spelling spelling,
     lar_usage_release(&u);
 }
 
-/* Feeds a stream through the event reader, cut as `c` says. kinds gets a letter an event: f(orward), u(sage only), d(one). */
+/* Feeds a stream through the event reader, cut as `c` says. kinds: a letter an event, f(orward), u(sage), d(one). */
 static void stream_cut(lar_usage *u, lar_protocol p, lar_slice in, cuts c, char *kinds, size_t room) {
     lar_sse s;
     lar_sse_event e;
@@ -85,8 +85,9 @@ static void stream(lar_usage *u, lar_protocol p, const char *text, const char *w
         assert_string_equal(kinds, want_kinds);
         (void)lar_usage_tokens(&v, &t);
         assert_memory_equal(&t, &whole, sizeof t);
-        assert_true(v.seen == u->seen && v.error_seen == u->error_seen && v.finished == u->finished && v.done == u->done &&
-                    v.content_seen == u->content_seen && v.odd == u->odd && v.spelling == u->spelling);
+        assert_true(v.seen == u->seen && v.error_seen == u->error_seen && v.finished == u->finished &&
+                    v.done == u->done && v.content_seen == u->content_seen && v.odd == u->odd &&
+                    v.spelling == u->spelling);
         lar_usage_release(&v);
     }
 }
@@ -169,7 +170,8 @@ static void u09_inside_and_beside(void **s) {
     expect_body(CHAT, "{\"usage\":{\"prompt_tokens\":1000,\"completion_tokens\":1,\"prompt_tokens_details\":{\"cached_tokens\":900},"
                       "\"cache_read_input_tokens\":900,\"cache_creation_input_tokens\":50}}",
                 LAR_SPELLING_OPENAI_CHAT, (want){1000, 900, 100, 50, 1, N});
-    expect_body(MESSAGES, "{\"usage\":{\"input_tokens\":25,\"output_tokens\":15}}", LAR_SPELLING_PLAIN, (want){25, N, N, N, 15, N});
+    expect_body(MESSAGES, "{\"usage\":{\"input_tokens\":25,\"output_tokens\":15}}", LAR_SPELLING_PLAIN,
+                (want){25, N, N, N, 15, N});
 }
 
 static void a_profile_can_say_which(void **s) {
@@ -329,8 +331,10 @@ static void s08_usage_chunk(void **s) {
 static void s09_empty_choices_first(void **s) {
     (void)s;
     lar_usage u;
-    stream(&u, CHAT, DATA("{\"choices\":[],\"prompt_filter_results\":[{}]}") DATA("{\"choices\":null}") DATA("{\"id\":\"x\"}")
-           DATA("{\"choices\":[],\"usage\":null}") TEXT("a"), "fffff");
+    stream(&u, CHAT,
+           DATA("{\"choices\":[],\"prompt_filter_results\":[{}]}") DATA("{\"choices\":null}") DATA("{\"id\":\"x\"}")
+               DATA("{\"choices\":[],\"usage\":null}") TEXT("a"),
+           "fffff");
     assert_false(u.finished || u.done || u.seen || u.odd);
     assert_true(u.content_seen);
     lar_usage_release(&u);
@@ -356,10 +360,15 @@ static void s11_ends(void **s) {
 static void s15_errors_in_band(void **s) {
     (void)s;
     static const char *const errors[] = {
-        "{\"error\":{\"message\":\"x\",\"code\":502}}", "{\"error\":\"text\"}", "{\"object\":\"error\",\"message\":\"x\"}",
-        "{\"detail\":\"Not found\"}", "{\"detail\":[{\"loc\":[]}]}", "{\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\"}}",
+        "{\"error\":{\"message\":\"x\",\"code\":502}}",
+        "{\"error\":\"text\"}",
+        "{\"object\":\"error\",\"message\":\"x\"}",
+        "{\"detail\":\"Not found\"}",
+        "{\"detail\":[{\"loc\":[]}]}",
+        "{\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\"}}",
         "{\"type\":\"response.failed\",\"response\":{\"status\":\"failed\",\"error\":{\"code\":\"x\"}}}",
-        "{\"error\" : {}}", "{\"choices\":[{\"delta\":{\"content\":\"\"},\"finish_reason\":\"error\"}],\"error\":{\"code\":429}}"};
+        "{\"error\" : {}}",
+        "{\"choices\":[{\"delta\":{\"content\":\"\"},\"finish_reason\":\"error\"}],\"error\":{\"code\":429}}"};
     for (size_t i = 0; i < sizeof errors / sizeof *errors; i++) {
         char text[1024];
         lar_usage u;
@@ -376,9 +385,12 @@ static void s15_errors_in_band(void **s) {
 static void words_in_content_are_no_errors(void **s) {
     (void)s;
     static const char *const texts[] = {
-        "{\"choices\":[{\"delta\":{\"content\":\"{\\\"error\\\":{}}\"}}]}", "{\"choices\":[{\"delta\":{\"content\":\"error\"}}]}",
-        "{\"choices\":[{\"delta\":{\"content\":\"usage\"}}],\"error\":null}", "{\"choices\":[],\"error\":\"\",\"detail\":\"x\"}",
-        "{\"choices\":[{\"delta\":{\"content\":\"[DONE]\"}}],\"error\":false}", "{\"choices\":[{\"message\":{\"detail\":\"x\"}}]}",
+        "{\"choices\":[{\"delta\":{\"content\":\"{\\\"error\\\":{}}\"}}]}",
+        "{\"choices\":[{\"delta\":{\"content\":\"error\"}}]}",
+        "{\"choices\":[{\"delta\":{\"content\":\"usage\"}}],\"error\":null}",
+        "{\"choices\":[],\"error\":\"\",\"detail\":\"x\"}",
+        "{\"choices\":[{\"delta\":{\"content\":\"[DONE]\"}}],\"error\":false}",
+        "{\"choices\":[{\"message\":{\"detail\":\"x\"}}]}",
         "{\"type\":\"response.created\",\"response\":{\"status\":\"in_progress\",\"error\":null,\"usage\":null}}"};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         char text[1024];
