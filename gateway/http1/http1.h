@@ -70,9 +70,10 @@ void lar_http1_reset(lar_http1 *p);
 /* Responses only, before the first byte of each answer: the answer belongs to a HEAD request (no body follows). */
 void lar_http1_expect(lar_http1 *p, bool to_head_request);
 
-/* Consumes a part of data[0..len) and says what happened; *used is how much was taken (call again with the rest, even
- * if none is left, until MORE or FAIL: END takes no bytes). Bytes of the next message are not taken before END was returned.
- * Between END and the next message's first byte the parser is idle. Empty lines before a request line are skipped. */
+/* Consumes a part of data[0..len) and says what happened; *used is how much was taken. Call again with the rest, even
+ * if none is left, until MORE or FAIL: an END may need no byte. Bytes of the next message are not taken before END was
+ * returned. Between END and the next message's first byte the parser is idle. Empty lines before a request line are
+ * skipped. */
 lar_http1_event lar_http1_next(lar_http1 *p, const char *data, size_t len, size_t *used, lar_slice *body);
 
 /* The peer closed its side. END if that completes an answer without length; MORE if idle between messages;
