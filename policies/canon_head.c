@@ -65,10 +65,9 @@ lar_error lar_canon_head_read(lar_canon *c) {
     for (uint32_t i = 0, u = 0; i < c->head_count; i++) {
         if (u == c->unit_count || c->units[u].segment != i) t = lar_hash_join(t, c->segments[i].norm);
         for (; u < c->unit_count && c->units[u].segment == i; u++) {
-            lar_hash norm;
-            lar_error e = lar_canon_unit_norm(c, &c->units[u], UINT32_MAX, &norm);
+            lar_error e = lar_canon_unit_norm(c, &c->units[u], UINT32_MAX, &c->units[u].masked);
             if (e) return e;
-            if (!c->units[u].dropped) t = lar_hash_join(t, norm);
+            if (!c->units[u].dropped) t = lar_hash_join(t, c->units[u].masked);
         }
     }
     c->hash_template = t;
@@ -82,10 +81,7 @@ static lar_error recall_form(lar_canon *c, uint32_t i) {
     if (s->text_node == LAR_JSON_NONE || !lar_canon_rule_on(c, LAR_RULE_LR004)) return LAR_OK;
     lar_hash text = s->norm;
     for (uint32_t u = 0; u < c->unit_count; u++) {
-        if (c->units[u].node != s->text_node) continue;
-        lar_error e = lar_canon_unit_norm(c, &c->units[u], UINT32_MAX, &text);
-        if (e) return e;
-        text = lar_hash_join((lar_hash){{0}}, text); /* as the norm of a segment with one text */
+        if (c->units[u].node == s->text_node) text = lar_hash_join((lar_hash){{0}}, c->units[u].masked); /* as a segment's norm */
     }
     if (!lar_canon_get(c, 'B', text)) {
         char value[1 + LAR_RECIPE_MAX] = {1};

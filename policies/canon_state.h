@@ -20,6 +20,7 @@ typedef struct lar_canon_unit {
     uint32_t span_first, span_count;
     bool dropped; /* the whole part goes */
     bool blanked; /* the line stays, without its values */
+    lar_hash masked; /* norm with all clocks masked */
     lar_slice want; /* recipe to be sent in; empty: as it is */
     lar_text text;
     lar_text_form form;

@@ -204,21 +204,23 @@ lar_error lar_text_norm(lar_hash *out, const lar_text *t, const lar_text_form *f
     char *copy = lar_arena_alloc(arena, (size_t)n + 4 + (masks ? 4 * (size_t)masks->count : 0));
     if (!copy) return LAR_NO_MEMORY;
     size_t k = 0;
-    uint32_t m = 0;
+    uint32_t m = 0, marks = masks ? masks->count : 0;
     for (uint32_t i = f->begin; i < f->end;) {
-        if (masks && m < masks->count && i == masks->list[m].start) {
+        uint32_t stop = m < marks ? masks->list[m].start : f->end;
+        const char *cr = has_cr ? memchr(p + i, '\r', stop - i) : NULL;
+        uint32_t upto = cr ? (uint32_t)(cr - p) : stop;
+        memcpy(copy + k, p + i, upto - i);
+        k += upto - i;
+        i = upto;
+        if (cr) {
+            copy[k++] = '\n';
+            i += i + 1 < f->end && p[i + 1] == '\n' ? 2 : 1;
+        } else if (m < marks) {
             copy[k++] = '\1'; /* a raw control character: the text itself may hold it, at the cost of a miss */
             copy[k++] = (char)masks->list[m].class_id;
             copy[k++] = '\1';
             i = masks->list[m++].end;
-            continue;
         }
-        char c = p[i++];
-        if (c == '\r') {
-            if (i < f->end && p[i] == '\n') i++;
-            c = '\n';
-        }
-        copy[k++] = c;
     }
     *out = lar_hash_of(lar_slice_of(copy, k));
     return LAR_OK;

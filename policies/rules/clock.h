@@ -4,7 +4,8 @@
  * day or month first with slashes or dots, English long forms (Wednesday, April 9, 2031, 3:15 PM; Wed Apr
  * 09 2031 15:15:42 GMT+0800 (China Standard Time); Wed, 09 Apr 2031 15:15:42 +0800), Chinese ones
  * (2031年4月9日 星期三 下午3点15分), full-width digits and colons, a time alone behind a key word, a Unix time
- * behind a key name. A date alone is reported as LAR_CLOCK_DATE and never edited. */
+ * behind a key name. A date alone is
+ * reported as LAR_CLOCK_DATE, behind a key word only, and never edited. */
 #ifndef LARDER_POLICIES_RULES_CLOCK_H
 #define LARDER_POLICIES_RULES_CLOCK_H
 

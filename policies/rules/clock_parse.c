@@ -23,8 +23,9 @@ static const word halves_zh[] = {{"上午", 1}, {"早上", 1}, {"凌晨", 1}, {"
 static bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 static bool is_alnum(char c) { return is_letter(c) || (c >= '0' && c <= '9'); }
 static bool at_text(lar_slice t, size_t i, const char *text) {
+    if (i >= t.len || t.ptr[i] != text[0]) return false; /* nearly always decided here */
     size_t n = strlen(text);
-    return i <= t.len && t.len - i >= n && memcmp(t.ptr + i, text, n) == 0;
+    return t.len - i >= n && memcmp(t.ptr + i, text, n) == 0;
 }
 static bool at_char(lar_slice t, size_t i, char c) { return i < t.len && t.ptr[i] == c; }
 
@@ -78,8 +79,10 @@ static size_t two_digits(lar_slice t, size_t i, int64_t *value, int64_t max) {
 static size_t name(lar_slice t, size_t i, const word *words, size_t count, int *value) {
     size_t n = 0;
     while (i + n < t.len && n < 12 && is_letter(t.ptr[i + n])) n++;
+    if (n < 3) return 0;
+    char first = t.ptr[i] | 32;
     for (size_t w = 0; w < count; w++) {
-        if (!lar_slice_ieq(lar_slice_of(t.ptr + i, n), lar_slice_cstr(words[w].text))) continue;
+        if (words[w].text[0] != first || !lar_slice_ieq(lar_slice_of(t.ptr + i, n), lar_slice_cstr(words[w].text))) continue;
         *value = words[w].value;
         return i + n;
     }
@@ -392,12 +395,12 @@ static size_t name_before(lar_slice t, size_t e, const word *words, size_t count
     if (b > 0 && t.ptr[b - 1] == '.') b--, v--;
     while (b > 0 && v - b < 12 && is_letter(t.ptr[b - 1])) b--;
     int value;
-    return v > b && name(t, b, words, count, &value) == v && (b == 0 || !is_alnum(t.ptr[b - 1])) ? b : e;
+    return v >= b + 3 && name(t, b, words, count, &value) == v && (b == 0 || !is_alnum(t.ptr[b - 1])) ? b : e;
 }
 
 size_t lar_clock_look_back(lar_slice t, size_t i) {
     for (size_t h = 0; h < sizeof halves_zh / sizeof *halves_zh; h++) {
-        if (i >= 6 && memcmp(t.ptr + i - 6, halves_zh[h].text, 6) == 0) return i - 6;
+        if (i >= 6 && at_text(t, i - 6, halves_zh[h].text)) return i - 6;
     }
     size_t at = i, e = separators_before(t, i);
     if (i - e > 4) return i;

@@ -6,13 +6,14 @@
  * more than the whole request otherwise does. */
 #include "policies/rules/clock.h"
 
-enum { LABEL_MAX = 64, DIGITS_RUN_MAX = 20 };
+enum { LABEL_MAX = 64, DATE_LABEL_MAX = 24, DIGITS_RUN_MAX = 20 };
 
 static bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 static bool is_alnum(char c) { return is_letter(c) || (c >= '0' && c <= '9'); }
 static bool at_text(lar_slice t, size_t i, const char *text) {
+    if (i >= t.len || t.ptr[i] != text[0]) return false; /* nearly always decided here */
     size_t n = strlen(text);
-    return i <= t.len && t.len - i >= n && memcmp(t.ptr + i, text, n) == 0;
+    return t.len - i >= n && memcmp(t.ptr + i, text, n) == 0;
 }
 
 /* -- one candidate -------------------------------------------------------------------------------- */
@@ -152,6 +153,14 @@ static bool glued_right(lar_slice t, size_t e) {
     return (c == '-' || c == '.' || c == ':' || c == '/') && e + 1 < t.len && is_alnum(t.ptr[e + 1]);
 }
 
+/* Whether a number of that many digits, followed by byte `next`, can begin a form at all. */
+static bool may_begin(size_t count, unsigned char next) {
+    if (next >= 0x80 && count <= 4) return true; /* 年, 时, a full-width colon */
+    if (count <= 2) return next != 0 && strchr(":-/. ,snrtapSNRTAP", next) != NULL;
+    if (count == 4) return next == '-' || next == '/' || next == '.' || next == ' ';
+    return count == 10 || count == 13 || count == 16 || (count == 8 && next == 'T');
+}
+
 /* Tries all forms that hold the number at i; returns the span's end, 0 if there is none. */
 static size_t try_number(lar_slice t, size_t i, size_t floor, lar_clock_span *span) {
     size_t starts[2] = {lar_clock_look_back(t, i), i};
@@ -177,9 +186,13 @@ typedef struct low_text {
 } low_text;
 
 static size_t find(const low_text *l, const char *word) {
-    size_t n = strlen(word);
-    for (size_t i = 0; i + n <= l->len; i++) {
-        if (memcmp(l->bytes + i, word, n) == 0) return i;
+    size_t n = strlen(word), i = 0;
+    while (i + n <= l->len) {
+        const char *p = memchr(l->bytes + i, word[0], l->len - n + 1 - i);
+        if (!p) break;
+        i = (size_t)(p - l->bytes);
+        if (memcmp(p, word, n) == 0) return i;
+        i++;
     }
     return SIZE_MAX;
 }
@@ -226,8 +239,9 @@ static size_t sentence_start(lar_slice t, size_t b, size_t e) {
             if (!eg) at = i + 2;
             continue;
         }
+        if ((unsigned char)c != 0xE3 && (unsigned char)c != 0xEF) continue;
         for (size_t w = 0; w < 4; w++) {
-            if ((unsigned char)c >= 0x80 && at_text(t, i, wide[w]) && i + 3 <= e) at = i + 3;
+            if (at_text(t, i, wide[w]) && i + 3 <= e) at = i + 3;
         }
     }
     while (at < e && t.ptr[at] == ' ') at++;
@@ -235,7 +249,8 @@ static size_t sentence_start(lar_slice t, size_t b, size_t e) {
 }
 
 static void read_label(lar_slice t, lar_clock_span *s, size_t floor) {
-    size_t b = s->start, most = s->start > LABEL_MAX + 32 ? s->start - (LABEL_MAX + 32) : 0;
+    size_t reach = s->class_id == LAR_CLOCK_DATE ? DATE_LABEL_MAX : LABEL_MAX + 32; /* policies are full of dates */
+    size_t b = s->start, most = s->start > reach ? s->start - reach : 0;
     if (most < floor) most = floor;
     while (b > most && t.ptr[b - 1] != '\n' && t.ptr[b - 1] != '\r') b--;
     while (b < s->start && ((unsigned char)t.ptr[b] & 0xC0) == 0x80) b++; /* not inside a character */
@@ -288,6 +303,12 @@ uint32_t lar_clock_scan(lar_slice t, lar_clock_span *spans, uint32_t room) {
             i++;
             continue;
         }
+        size_t end = i, count = 0;
+        for (size_t b; (b = lar_clock_digit(t, end, &d)) != 0; end += b) count++;
+        if (!may_begin(count, end < t.len ? (unsigned char)t.ptr[end] : 0)) {
+            i = end;
+            continue;
+        }
         lar_clock_span *s = &spans[n];
         *s = (lar_clock_span){0};
         size_t e = try_number(t, i, floor, s);
@@ -295,11 +316,12 @@ uint32_t lar_clock_scan(lar_slice t, lar_clock_span *spans, uint32_t room) {
             s->end = (uint32_t)e;
             read_label(t, s, floor);
             if (in_fence(t, s->start, &fence_at, &inside)) s->example = true;
-            if (s->class_id != LAR_CLOCK_TIME || s->key_word) n++;
+            bool needs_key = s->class_id == LAR_CLOCK_TIME || s->class_id == LAR_CLOCK_DATE; /* else it is content */
+            if (!needs_key || s->key_word) n++;
             i = floor = e;
             continue;
         }
-        while ((step = lar_clock_digit(t, i, &d)) != 0) i += step;
+        i = end;
     }
     return n;
 }
