@@ -87,8 +87,8 @@ class Certificates:
             kind = "IP" if re.fullmatch(r"[0-9.]+|.*:.*", name) else "DNS"
             with open(ext, "w", encoding="ascii") as f:
                 f.write("subjectAltName=%s:%s\n" % (kind, name))
-            self.openssl("req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj", "/CN=" + name,
-                         "-keyout", key, "-out", self.at(name + ".csr"))
+            self.openssl("req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
+                         "-subj", "/CN=" + name, "-keyout", key, "-out", self.at(name + ".csr"))
             self.openssl("x509", "-req", "-in", self.at(name + ".csr"), "-CA", self.ca, "-CAkey", self.at("ca.key"),
                          "-CAcreateserial", "-days", "2", "-extfile", ext, "-out", crt)
         return crt, key
@@ -261,7 +261,8 @@ class Group:
         if "alive" in run.skip:
             self.await_end(run)
         elif not self.alive():
-            run.fail("larder", "it died (exit %s); end of its log:\n%s" % (self.process.poll(), self.log_text()[-3000:]))
+            run.fail("larder", "it died (exit %s); end of its log:\n%s" % (
+                self.process.poll(), self.log_text()[-3000:]))
 
     def await_end(self, run):
         try:
@@ -322,7 +323,8 @@ class Group:
             path, status, *pattern = row.split(" ", 2)
             got, text = self.admin_get(path)
             if not wire_http.first_line_fits("HTTP/1.1 %03d" % got, status):
-                run.fail("line %d" % section.line, "admin %s: expected %s, got %d: %s" % (path, status, got, text[:300]))
+                run.fail("line %d" % section.line, "admin %s: expected %s, got %d: %s" % (
+                    path, status, got, text[:300]))
             elif pattern and not re.search(pattern[0].strip("/"), text, re.S):
                 run.fail("line %d" % section.line, "admin %s: no %s in: %s" % (path, pattern[0], text[:300]))
 
@@ -340,7 +342,8 @@ class Group:
                 self.process.kill()
                 out.append("larder did not end within 15 s of SIGTERM")
             if self.process.wait() != 0:
-                out.append("larder ended with %d on SIGTERM; end of its log:\n%s" % (self.process.returncode, self.log_text()[-2000:]))
+                out.append("larder ended with %d on SIGTERM; end of its log:\n%s" % (
+                    self.process.returncode, self.log_text()[-2000:]))
         self.log_thread.join(5)
         text = self.log_text()
         m = re.search(r"(AddressSanitizer|LeakSanitizer|ThreadSanitizer|runtime error:)", text)
@@ -404,7 +407,8 @@ class Group:
                 if wanted[:1] not in "<>/":   # a comparison or a pattern is taken as it is
                     wanted = wire_text.expand(wanted, run.values).decode()
                 if not value_fits(found if present else None, wanted):
-                    run.fail("line %d (journal)" % s.line, "%s: expected %s, got %s in %s" % (path, wanted, found, json.dumps(r)))
+                    run.fail("line %d (journal)" % s.line, "%s: expected %s, got %s in %s" % (
+                        path, wanted, found, json.dumps(r)))
 
 
 def record_time(r):

@@ -236,7 +236,8 @@ def compare(m, e, exact):
     for words in e.checks:
         out += check_body(m, words)
     if out:
-        out.append("the message was: " + show(("\n".join([m.first] + ["%s: %s" % f for f in m.fields])).encode("latin-1")))
+        head = "\n".join([m.first] + ["%s: %s" % f for f in m.fields])
+        out.append("the message was: " + show(head.encode("latin-1")))
         out.append("  body: " + show(m.body))
     return out
 

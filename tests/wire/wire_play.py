@@ -14,7 +14,7 @@ import time
 import wire_http
 import wire_text
 
-WAIT_S = 5.0
+WAIT_S = 10.0
 
 
 class Cutter:
@@ -191,7 +191,8 @@ class End:
     def do(self, words, section):
         name = "do_" + wire_text.expand(words[0], self.run.values).decode().replace("-", "_")
         if not hasattr(self, name):
-            raise wire_text.WireError("%s line %d: unknown directive %%%s" % (self.run.exchange.path, section.line, words[0]))
+            raise wire_text.WireError("%s line %d: unknown directive %%%s" % (
+                self.run.exchange.path, section.line, words[0]))
         return getattr(self, name)(words[1:], section) is not False
 
     def do_freeze(self, *_):
@@ -315,12 +316,15 @@ class Client(End):
         took_ms = (time.monotonic() - started) * 1000
         m, end = self.reader.message, next((c[1] for c in e.checks if c[0] == "end"), "clean")
         if not m.head_done:
-            run.fail(at, m.fault or "no answer (%s); bytes so far: %s" % (self.closed or "still open", wire_http.show(self.reader.data)))
+            run.fail(at, m.fault or "no answer (%s); bytes so far: %s" % (
+                self.closed or "still open", wire_http.show(self.reader.data)))
             return
         if end == "clean" and not m.complete:
-            run.fail(at, "the answer did not end (%s, framing %s)" % (m.fault or self.closed or "still open", m.framing))
+            run.fail(at, "the answer did not end (%s, framing %s)" % (
+                m.fault or self.closed or "still open", m.framing))
         if end == "cut" and (m.complete or not self.closed):
-            run.fail(at, "the answer must be cut visibly, but it %s" % ("ended cleanly" if m.complete else "stays open"))
+            run.fail(at, "the answer must be cut visibly, but it %s" % (
+                "ended cleanly" if m.complete else "stays open"))
         if end == "honest" and m.complete and m.status() == 200:
             run.fail(at, "a cut answer ended as if it were whole")
         for words in e.checks:
@@ -471,7 +475,8 @@ class UpstreamEnd(End):
         m = self.reader.message
         self.pull_until(lambda: m.complete or m.fault, WAIT_S)
         if not m.complete:
-            self.run.fail(where(section, self.run), "the request did not end (%s)" % (self.closed or m.fault or "still open"))
+            self.run.fail(where(section, self.run), "the request did not end (%s)" % (
+                self.closed or m.fault or "still open"))
 
 
 class Upstream:

@@ -23,7 +23,8 @@ REPLY_BODY = ('{"id":"c-1","object":"chat.completion","created":1,"model":"m","c
               '{"role":"assistant","content":"hello"},"finish_reason":"stop"}],'
               '"usage":{"prompt_tokens":9,"completion_tokens":1,"total_tokens":10}}')
 STREAM_HEAD = ["HTTP/1.1 200 OK", "Content-Type: text/event-stream", "Transfer-Encoding: chunked", ""]
-CHUNK = 'data: {"id":"c-1","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":%s,"finish_reason":%s}]}'
+CHUNK = ('data: {"id":"c-1","object":"chat.completion.chunk","created":1,"model":"m",'
+         '"choices":[{"index":0,"delta":%s,"finish_reason":%s}]}')
 STREAM_BODY = [CHUNK % ('{"role":"assistant","content":"hel"}', "null"), CHUNK % ('{"content":"lo"}', "null"),
                CHUNK % ("{}", '"stop"'), "data: [DONE]"]
 
