@@ -63,7 +63,7 @@ start_larder() {
   : "${LARDER:?path of larder}"
   store=$WORK/$group-store
   rm -rf "$store"
-  $LARDER serve --listen 127.0.0.1:0 --upstream "$CONTROL" --store "$store" ${LARDER_OPTIONS:-} \
+  $LARDER serve --listen 127.0.0.1:0 --upstream "$CONTROL" --store "$store" --admin-listen off ${LARDER_OPTIONS:-} \
     >"$WORK/$group-larder.out" 2>"$WORK/$group-larder.log" &
   larder_pid=$!
   local at

@@ -173,7 +173,7 @@ test('openai chat: a stream cut by the upstream is an error, never a quiet end',
     { model: 'cut-after-3', messages: say('cut'), stream: true })));
 });
 
-for (const odd of ['no-done', 'end-after-3', 'error-200', 'early-hints', 'slow-300']) {
+for (const odd of ['no-done', 'early-hints', 'slow-300']) {
   for (const stream of [false, true]) {
     test(`openai chat: an upstream that does "${odd}", ${stream ? 'streamed' : 'plain'}, looks as it does directly`, LIMIT,
       async () => {
@@ -187,6 +187,25 @@ for (const odd of ['no-done', 'end-after-3', 'error-200', 'early-hints', 'slow-3
         });
       });
   }
+}
+
+for (const stream of [false, true]) {
+  const how = stream ? 'streamed' : 'plain';
+  test(`openai chat: an error that the upstream sends with status 200 is an exception, ${how}`,
+    { ...LIMIT, skip: !THROUGH_GATEWAY }, async () => {
+      const error = await client(BASE).chat.completions.create({ model: 'error-200', messages: say('odd'), stream })
+        .then(() => null, (e) => e);
+      assert.ok(error instanceof OpenAI.InternalServerError, String(error));
+      assert.equal(error.type, 'server_error');
+      assert.equal(error.error.message, 'a planned failure');
+    });
+
+  test(`openai chat: an answer that the upstream ends too early is an exception, ${how}`, LIMIT, async () => {
+    await assert.rejects(async () => {
+      const r = await client(BASE).chat.completions.create({ model: 'end-after-3', messages: say('odd'), stream });
+      if (stream) await collect(r);
+    });
+  });
 }
 
 test('openai chat: an upstream that hangs ends at the client\'s own limit', LIMIT, async () => {
