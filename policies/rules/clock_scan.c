@@ -197,26 +197,32 @@ static size_t find(const low_text *l, const char *word) {
     return SIZE_MAX;
 }
 
-/* Where the first word that speaks of the present begins; SIZE_MAX if there is none. */
-static size_t key_word_at(const low_text *l) {
-    static const char *const anywhere[] = {"current", "today", "time is", "date is", "date and time", "当前", "當前", "现在", "現在",
-                                           "目前",    "今天",  "今日",    "此刻",    "时间",          "時間", "日期", "时刻"};
-    static const char *const last[] = {"time", "date", "datetime", "timestamp", "now", "clock", "ts"};
+/* Whether the label speaks of the present. *cut: where the slot's name begins: at a word that can only mean now,
+ * so that "Setup. Current time" and "Rules: current time" are one slot; else the whole label counts, so that
+ * "opening time" is not taken for "time". */
+static bool key_word(const low_text *l, size_t *cut) {
+    static const char *const strong[] = {"current", "today", "date and time", "当前", "當前", "现在", "現在", "目前", "今天", "今日", "此刻"};
+    static const char *const weak[] = {"time is", "date is", "时间", "時間", "日期", "时刻"};
+    static const char *const last[] = {"time", "date", "datetime", "timestamp", "clock", "ts"};
     size_t best = SIZE_MAX;
-    for (size_t k = 0; k < sizeof anywhere / sizeof *anywhere; k++) {
-        size_t at = find(l, anywhere[k]);
+    for (size_t k = 0; k < sizeof strong / sizeof *strong; k++) {
+        size_t at = find(l, strong[k]);
         if (at < best) best = at;
     }
     size_t now = find(l, "now");
     if (now < best && (now == 0 || !is_alnum(l->bytes[now - 1])) && (now + 3 == l->len || !is_alnum(l->bytes[now + 3]))) best = now;
+    *cut = best == SIZE_MAX ? 0 : best;
+    if (best != SIZE_MAX) return true;
+    for (size_t k = 0; k < sizeof weak / sizeof *weak; k++) {
+        if (find(l, weak[k]) != SIZE_MAX) return true;
+    }
     size_t e = l->len;
     while (e > 0 && !is_alnum(l->bytes[e - 1]) && (unsigned char)l->bytes[e - 1] < 0x80) e--;
     for (size_t k = 0; k < sizeof last / sizeof *last; k++) {
         size_t n = strlen(last[k]);
-        if (e < n || memcmp(l->bytes + e - n, last[k], n) != 0) continue;
-        if ((e == n || !is_letter(l->bytes[e - n - 1])) && e - n < best) best = e - n;
+        if (e >= n && memcmp(l->bytes + e - n, last[k], n) == 0 && (e == n || !is_letter(l->bytes[e - n - 1]))) return true;
     }
-    return best;
+    return false;
 }
 
 static bool speaks_of_example(const low_text *l) {
@@ -261,9 +267,9 @@ static void read_label(lar_slice t, lar_clock_span *s, size_t floor) {
         low.bytes[i] = c >= 'A' && c <= 'Z' ? (char)(c + 32) : c;
     }
     s->example = speaks_of_example(&low) || (s->start > 0 && t.ptr[s->start - 1] == '`');
-    size_t key = key_word_at(&low);
-    s->key_word = key != SIZE_MAX;
-    if (s->key_word) b += key;
+    size_t cut;
+    s->key_word = key_word(&low, &cut);
+    b += cut;
     if (s->start - b > LABEL_MAX) b = s->start - LABEL_MAX;
     while (b < s->start && ((unsigned char)t.ptr[b] & 0xC0) == 0x80) b++;
     s->label_start = (uint32_t)b;
