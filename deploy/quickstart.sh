@@ -53,11 +53,12 @@ value() {
 }
 
 row() {
-  local prompt hit
+  local prompt hit per_mille
   prompt=$(value prompt_tokens "$2")
   hit=$(value hit_tokens "$2")
+  per_mille=$(((hit * 1000 + prompt / 2) / prompt))
   printf '  %-16s %10s %15d %17d %9d.%d %%\n' "$1" "$(value calls "$2")" "$prompt" "$hit" \
-    $((hit * 100 / prompt)) $((hit * 1000 / prompt % 10))
+    $((per_mille / 10)) $((per_mille % 10))
 }
 
 "$root/deploy/packages.sh"
@@ -91,7 +92,7 @@ wait "$larder_pid" || { echo "quickstart: larder ended with an error" >&2; exit 
 larder_pid=''
 
 echo
-printf '  %-16s %10s %15s %17s %11s\n' '' requests 'prompt tokens' 'from the cache' 'hit rate'
+printf '  %-16s %10s %15s %17s %13s\n' '' requests 'prompt tokens' 'from the cache' 'hit rate'
 row 'without larder' "$without"
 row 'with larder' "$with"
 echo
