@@ -1,0 +1,16 @@
+/* The fields of an exported journal record, one row each: the same names and order in JSON and CSV. */
+#ifndef LARDER_GATEWAY_COMMANDS_FIELDS_H
+#define LARDER_GATEWAY_COMMANDS_FIELDS_H
+
+#include "base/buf.h"
+#include "store/journal.h"
+
+/* {"seq":1,...} without a line end. Unknown is null. Whole numbers are written exactly. */
+LAR_MUST_USE lar_error lar_fields_json(lar_buf *out, uint64_t seq, const lar_journal_record *r);
+/* RFC 4180 without a line end. Unknown is empty. */
+LAR_MUST_USE lar_error lar_fields_csv(lar_buf *out, uint64_t seq, const lar_journal_record *r);
+LAR_MUST_USE lar_error lar_fields_csv_head(lar_buf *out);
+/* Ids of the rules in a set, parted by `between`; a bit that no rule has is "bit<n>". */
+LAR_MUST_USE lar_error lar_fields_rules(lar_buf *out, uint64_t set, const char *between);
+
+#endif
