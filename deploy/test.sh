@@ -4,7 +4,7 @@
 # Order: clang build, AddressSanitizer and UBSan suite, ThreadSanitizer suite, fuzzers, and the release suite last,
 # whose summary by ctest is the last thing printed. --quick runs the release suite only.
 # LARDER_FUZZ_SECONDS: how long each fuzzer hunts (default 60).
-set -euo pipefail
+set -Eeuo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root"
