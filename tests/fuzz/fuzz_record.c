@@ -1,0 +1,88 @@
+/* The store's records: the first byte chooses journal record, recall value, roll-up or block; the rest is its bytes.
+ * 1. no byte outside is read (sanitizers); 2. what decodes is well formed and, encoded again, decodes to the same;
+ * 3. with the checksum made right the fields themselves are reached, not only the checksum's refusal. */
+#include <string.h>
+
+#include "store/bytes.h"
+#include "store/record.h"
+#include "tests/fuzz/fuzz.h"
+
+static void terminated(const char *name) { FUZZ_CHECK(memchr(name, 0, LAR_JREC_NAME_BYTES)); }
+
+static void journal(lar_slice bytes) {
+    lar_journal_record r, again;
+    if (lar_journal_decode(bytes, &r) != LAR_OK) return;
+    FUZZ_CHECK(r.ending < LAR_END_COUNT && r.spelling < LAR_SPELLING_COUNT && r.error < LAR_ERROR_COUNT);
+    terminated(r.model);
+    terminated(r.route);
+    terminated(r.upstream);
+    lar_buf b;
+    lar_buf_init(&b, LAR_JREC_BYTES_MAX);
+    FUZZ_CHECK(lar_journal_encode(&r, &b) == LAR_OK);
+    FUZZ_CHECK(lar_journal_decode(lar_buf_slice(&b), &again) == LAR_OK);
+    FUZZ_CHECK(!strcmp(r.model, again.model) && !strcmp(r.route, again.route) && !strcmp(r.upstream, again.upstream));
+    FUZZ_CHECK(!memcmp(&r.tokens, &again.tokens, sizeof r.tokens) && !memcmp(&r.raw, &again.raw, sizeof r.raw));
+    FUZZ_CHECK(r.time_ms == again.time_ms && r.error == again.error && r.edits == again.edits && r.rules_seen == again.rules_seen);
+    lar_buf_release(&b);
+}
+
+/* The same bytes with a length and a checksum that fit. */
+static void journal_sealed(const uint8_t *data, size_t size) {
+    uint8_t copy[LAR_JREC_BYTES_MAX];
+    if (size < 12 || size > sizeof copy) return;
+    memcpy(copy, data, size);
+    lar_bytes_put_le(copy + 2, size, 2);
+    lar_record_checksum(lar_slice_of((const char *)copy, size - 8), copy + size - 8);
+    journal(lar_slice_of((const char *)copy, size));
+}
+
+static void memory(lar_slice bytes) {
+    lar_hash key = {{0}};
+    uint32_t day;
+    lar_slice value;
+    uint8_t head[LAR_MEMORY_HEAD_BYTES];
+    if (lar_memory_decode(&key, bytes, &day, &value) == LAR_OK) {
+        FUZZ_CHECK(value.len == bytes.len - LAR_MEMORY_HEAD_BYTES);
+        lar_memory_encode_head(&key, day, value, head);
+        FUZZ_CHECK(!memcmp(head, bytes.ptr, sizeof head));
+    }
+}
+
+static void rollup(const uint8_t *data, size_t size) {
+    if (size < 2) return;
+    size_t key_len = data[0] < size - 1 ? data[0] : size - 1;
+    lar_slice key = lar_slice_of((const char *)data + 1, key_len), bytes = lar_slice_of((const char *)data + 1 + key_len, size - 1 - key_len);
+    lar_rollup r, again;
+    uint8_t k[LAR_ROLLUP_KEY_MAX], v[LAR_ROLLUP_BYTES];
+    if (lar_rollup_decode(key, bytes, &r) != LAR_OK) return;
+    terminated(r.model);
+    terminated(r.route);
+    size_t len = lar_rollup_encode_key(&r, k);
+    lar_slice ks = lar_slice_of((const char *)k, len);
+    lar_rollup_encode(&r, ks, v);
+    FUZZ_CHECK(lar_rollup_decode(ks, lar_slice_of((const char *)v, sizeof v), &again) == LAR_OK);
+    FUZZ_CHECK(!memcmp(&r.requests, &again.requests, 15 * sizeof r.requests));
+}
+
+static void block(lar_slice bytes) {
+    lar_block b;
+    uint8_t again[LAR_BLOCK_BYTES];
+    if (lar_block_decode(7, bytes, &b) != LAR_OK) return;
+    lar_block_encode(&b, 7, again);
+    FUZZ_CHECK(!memcmp(again, bytes.ptr, sizeof again));
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    if (!size) return 0;
+    lar_slice rest = lar_slice_of((const char *)data + 1, size - 1);
+    switch (data[0] & 3) {
+    case 0:
+        journal(rest);
+        journal_sealed(data + 1, size - 1);
+        break;
+    case 1: memory(rest); break;
+    case 2: rollup(data + 1, size - 1); break;
+    default: block(rest);
+    }
+    return 0;
+}
