@@ -174,7 +174,7 @@ lar_error lar_admin_open(uv_loop_t *loop, lar_gateway *g, lar_admin **out, lar_d
     *out = NULL;
     const char *text = g->boot->admin_listen;
     char host[256];
-    uint16_t port;
+    uint16_t port = 0;
     if (!text[0] || strcmp(text, "off") == 0) return LAR_OK;
     lar_error e = split(text, host, sizeof host, &port, d);
     if (e) return e;
