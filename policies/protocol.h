@@ -1,6 +1,7 @@
 /* The shapes of request bodies that larder understands, and where their parts are.
  *
- * One view serves all: a request is tools, then segments in the order in which the body holds them.
+ * One view serves all: a request is tools, then segments: a top-level system or instructions first, wherever
+ * the body holds it, then the messages in their order.
  * All node numbers index the lar_json tree the view was made from; the view borrows that tree. */
 #ifndef LARDER_POLICIES_PROTOCOL_H
 #define LARDER_POLICIES_PROTOCOL_H

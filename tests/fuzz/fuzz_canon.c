@@ -1,0 +1,159 @@
+/* The rules on any traffic: byte 0 picks protocol and mode, then bodies, one a line, through one memory.
+ * 1. what is sent parses, and holds as many segments and tools as what came;
+ * 2. model output, tool results and unknown segments go on byte for byte, as do all other members;
+ * 3. a user's words are all there, in their order, whatever was appended;
+ * 4. report mode edits nothing; an error leaves nothing to edit;
+ * 5. clocks found in a text lie inside it.
+ * Memory: a small table per input, with values that can be damaged (byte 0, high bit). */
+#include "base/splice.h"
+#include "policies/canon.h"
+#include "policies/rules/clock.h"
+#include "policies/text.h"
+#include "tests/fuzz/fuzz.h"
+
+enum { SLOTS = 512, BODIES_MAX = 16, VALUE_MAX = 4096 };
+
+typedef struct table {
+    lar_hash key[SLOTS];
+    lar_slice value[SLOTS];
+    lar_arena arena;
+    bool damaged;
+} table;
+
+static lar_error get(void *ctx, const lar_hash *key, lar_buf *out) {
+    const table *t = ctx;
+    uint64_t i = lar_hash_low(*key) % SLOTS;
+    if (!t->value[i].ptr || !lar_hash_eq(t->key[i], *key)) return LAR_NOT_FOUND;
+    size_t len = t->damaged ? t->value[i].len * (i % 7) / 6 : t->value[i].len;
+    return lar_buf_add(out, t->value[i].ptr, len);
+}
+
+static void put(void *ctx, const lar_hash *key, lar_slice value) {
+    table *t = ctx;
+    uint64_t i = lar_hash_low(*key) % SLOTS;
+    lar_slice copy = lar_arena_copy(&t->arena, value);
+    if (!copy.ptr) return;
+    t->key[i] = *key;
+    t->value[i] = copy;
+}
+
+static lar_slice flat(const lar_json *j, uint32_t node, lar_arena *arena) {
+    lar_slice raw = lar_json_inner(j, node);
+    char *out = lar_arena_alloc(arena, raw.len + 1);
+    if (!out) return (lar_slice){NULL, 0};
+    size_t n = lar_text_decode(raw, out), k = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (n - i >= 3 && memcmp(out + i, "\xEF\xBB\xBF", 3) == 0) i += 2;
+        else if (out[i] != ' ' && out[i] != '\t' && out[i] != '\r' && out[i] != '\n') out[k++] = out[i];
+    }
+    return lar_slice_of(out, k);
+}
+
+static void check_user(const lar_request_view *a, const lar_request_view *b, uint32_t i, lar_arena *arena) {
+    uint32_t x = a->segments[i].content, y = b->segments[i].content;
+    FUZZ_CHECK(lar_json_kind_of(a->json, x) == lar_json_kind_of(b->json, y));
+    if (!lar_json_is(a->json, x, LAR_JSON_STRING)) return;
+    lar_slice was = flat(a->json, x, arena), is = flat(b->json, y, arena);
+    FUZZ_CHECK(!is.ptr || lar_slice_starts(is, was));
+}
+
+static uint32_t member(const lar_json *j, lar_slice raw_key) {
+    for (uint32_t k = lar_json_first(j, 0); k != LAR_JSON_NONE; k = lar_json_after(j, 0, k)) {
+        if (lar_slice_eq(lar_json_raw(j, k), raw_key)) return k + 1;
+    }
+    return LAR_JSON_NONE;
+}
+
+static void check_members(const lar_json *a, const lar_json *b) {
+    static const char *const edited[] = {"messages", "system", "input", "instructions", "tools"};
+    FUZZ_CHECK(a->nodes[0].count == b->nodes[0].count);
+    for (uint32_t k = lar_json_first(a, 0); k != LAR_JSON_NONE; k = lar_json_after(a, 0, k)) {
+        bool free_to_change = false;
+        for (size_t e = 0; e < sizeof edited / sizeof *edited; e++) free_to_change |= lar_json_eq(a, k, lar_slice_cstr(edited[e]));
+        uint32_t twin = member(b, lar_json_raw(a, k));
+        FUZZ_CHECK(twin != LAR_JSON_NONE);
+        if (free_to_change) continue;
+        uint32_t first = member(a, lar_json_raw(a, k)); /* of twins, the first is compared with the first */
+        FUZZ_CHECK(lar_slice_eq(lar_json_raw(a, first), lar_json_raw(b, twin)));
+    }
+}
+
+static void check_sent(const lar_request_view *a, lar_slice sent, lar_arena *arena) {
+    lar_json j;
+    lar_request_view b;
+    lar_diag d;
+    lar_json_init(&j);
+    FUZZ_CHECK(lar_json_parse(&j, sent, NULL, &d) == LAR_OK);
+    FUZZ_CHECK(lar_request_view_read(&b, &j, a->protocol, arena, &d) != LAR_JSON_SHAPE);
+    FUZZ_CHECK(a->segment_count == b.segment_count);
+    for (uint32_t i = 0; i < a->segment_count; i++) {
+        FUZZ_CHECK(a->segments[i].role == b.segments[i].role);
+        if (a->segments[i].role == LAR_ROLE_USER) check_user(a, &b, i, arena);
+        else if (a->segments[i].role != LAR_ROLE_SYSTEM) {
+            FUZZ_CHECK(lar_slice_eq(lar_json_raw(a->json, a->segments[i].node), lar_json_raw(&j, b.segments[i].node)));
+        }
+    }
+    if (a->tools != LAR_JSON_NONE) FUZZ_CHECK(a->json->nodes[a->tools].count == j.nodes[b.tools].count);
+    check_members(a->json, &j);
+    lar_json_release(&j);
+}
+
+static void check_clocks(lar_slice text) {
+    lar_clock_span s[16];
+    uint32_t n = lar_clock_scan(text, s, 16);
+    for (uint32_t i = 0; i < n; i++) {
+        FUZZ_CHECK(s[i].label_end <= s[i].start && s[i].start < s[i].end && s[i].end <= text.len);
+        FUZZ_CHECK(i == 0 || s[i].start >= s[i - 1].end);
+        (void)lar_clock_shows(&s[i].stamp, 1933485342000);
+    }
+}
+
+static void one_body(table *t, lar_slice body, lar_protocol p, lar_canon_mode mode) {
+    lar_json j;
+    lar_request_view v;
+    lar_diag d;
+    lar_arena arena;
+    lar_json_init(&j);
+    lar_arena_init(&arena, 4u << 20);
+    const lar_memory_ops ops = {t, get, put};
+    const lar_canon_options options = {.mode = mode};
+    lar_canon_out out;
+    if (lar_json_parse(&j, body, NULL, &d) == LAR_OK && lar_request_view_read(&v, &j, p, &arena, &d) == LAR_OK) {
+        lar_canon_in in = {.view = &v, .options = &options, .memory = &ops, .now_ms = 1933485342000};
+        lar_error e = lar_canon_run(&in, &arena, &out);
+        FUZZ_CHECK(!(e || mode != LAR_CANON_ON) || out.splices.count == 0);
+        if (!e) lar_canon_commit(&out, &ops);
+        struct iovec *iov = lar_arena_alloc(&arena, (lar_splices_iov_max(&out.splices) + 1) * sizeof *iov);
+        size_t len = lar_splices_length(&out.splices, body.len), at = 0;
+        char *sent = lar_arena_alloc(&arena, len + 1);
+        if (iov && sent) {
+            uint32_t n = lar_splices_iov(&out.splices, body, iov);
+            for (uint32_t i = 0; i < n; at += iov[i++].iov_len) memcpy(sent + at, iov[i].iov_base, iov[i].iov_len);
+            FUZZ_CHECK(at == len && out.prefix_known_bytes <= len);
+            check_sent(&v, lar_slice_of(sent, len), &arena);
+        }
+    }
+    lar_arena_release(&arena);
+    lar_json_release(&j);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    if (size < 2 || size > 1u << 20) return 0;
+    table *t = calloc(1, sizeof *t);
+    if (!t) abort();
+    lar_arena_init(&t->arena, 4u << 20);
+    t->damaged = data[0] & 0x80;
+    static const lar_protocol protocols[] = {LAR_PROTOCOL_CHAT, LAR_PROTOCOL_MESSAGES, LAR_PROTOCOL_RESPONSES, LAR_PROTOCOL_CHAT};
+    lar_canon_mode mode = (data[0] & 4) ? LAR_CANON_REPORT : LAR_CANON_ON;
+    lar_slice rest = lar_slice_of((const char *)data + 1, size - 1);
+    check_clocks(rest);
+    for (int k = 0; k < BODIES_MAX && rest.len; k++) {
+        const char *nl = memchr(rest.ptr, '\n', rest.len);
+        size_t n = nl ? (size_t)(nl - rest.ptr) : rest.len;
+        one_body(t, lar_slice_of(rest.ptr, n), protocols[data[0] & 3], mode);
+        rest = lar_slice_of(rest.ptr + n + (nl ? 1 : 0), rest.len - n - (nl ? 1 : 0));
+    }
+    lar_arena_release(&t->arena);
+    free(t);
+    return 0;
+}
