@@ -84,7 +84,7 @@ play() {
   if ! sums=$(timeout 300 "$PLAYER" --url "$url/v1" --control "$control" --reset --check-bodies \
     --kind "$of" "$@" "$CORPUS"/*.jsonl); then
     echo "FAILED: $kind, rule $rule, options: $*: $sums"
-    [ -s "$work/larder.log" ] && tail -20 "$work/larder.log"
+    tail -n 20 "$work/upstream.log" "$work/larder.log"
     exit 1
   fi
   case $sums in *' answers_without_usage=0 '*) ;; *) echo "FAILED: usage missing: $sums"; exit 1 ;; esac
@@ -101,6 +101,8 @@ enough() {
 }
 
 for rule in deepseek openai vllm16; do
+  # Emptied here: the shell of the background job may be late, and an old address must not be found.
+  : >"$work/upstream.log"
   : >"$work/larder.log"
   "$DEMO" --listen 127.0.0.1:0 --rule $rule >"$work/upstream.log" 2>&1 &
   upstream_pid=$!
