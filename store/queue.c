@@ -8,7 +8,6 @@
 #include <time.h>
 
 #include "base/clock.h"
-#include "base/ensure.h"
 #include "store/store_core.h"
 
 enum { KEYS_MAX = 1 << 20 };
@@ -45,13 +44,11 @@ void lar_queue_release(lar_queue *q) {
     (void)pthread_cond_destroy(&q->sync_wake);
 }
 
-static void item_added(lar_queue *q, bool wake) {
-    lar_queue_half *h = q->fill;
-    if (h->record_count + h->key_count == 1) {
-        q->first_ns = lar_clock_mono_ns();
-        wake = true;
-    }
-    if (wake) (void)pthread_cond_signal(&q->wake);
+/* The first item starts the commit interval. */
+static void wake_if_first(lar_queue *q) {
+    if (q->fill->record_count + q->fill->key_count != 1) return;
+    q->first_ns = lar_clock_mono_ns();
+    (void)pthread_cond_signal(&q->wake);
 }
 
 lar_error lar_queue_record(lar_queue *q, const lar_journal_record *r, uint32_t records_max) {
@@ -62,7 +59,8 @@ lar_error lar_queue_record(lar_queue *q, const lar_journal_record *r, uint32_t r
         e = LAR_LIMIT;
     } else {
         h->records[h->record_count++] = *r;
-        item_added(q, h->record_count == records_max / 2);
+        wake_if_first(q);
+        if (h->record_count == (records_max + 1) / 2) (void)pthread_cond_signal(&q->wake);
     }
     (void)pthread_mutex_unlock(&q->lock);
     return e;
@@ -84,7 +82,7 @@ lar_error lar_queue_key(lar_queue *q, const lar_hash *key) {
     lar_error e = h->key_count == h->key_cap ? grow_keys(h) : LAR_OK;
     if (!e) {
         h->keys[h->key_count++] = *key;
-        item_added(q, false);
+        wake_if_first(q);
     }
     (void)pthread_mutex_unlock(&q->lock);
     return e;

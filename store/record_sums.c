@@ -38,7 +38,7 @@ lar_error lar_memory_decode(const lar_hash *key, lar_slice bytes, uint32_t *day,
     if (memcmp(sum, p + 12, 8) != 0) return LAR_CORRUPT;
     uint64_t version = lar_bytes_get_le(p, 2);
     if (version > LAR_MEMORY_VERSION) return LAR_VERSION;
-    if (version == 0) return LAR_CORRUPT;
+    if (version == 0 || lar_bytes_get_le(p + 2, 2) != 0) return LAR_CORRUPT;
     *day = (uint32_t)lar_bytes_get_le(p + 8, 4);
     return LAR_OK;
 }

@@ -37,11 +37,11 @@ static bool one(void *ctx, uint64_t seq, const lar_journal_record *r) {
 }
 
 int lar_command_export(int argc, char **argv) {
-    lar_query q;
+    lar_query q = {.now_ms = lar_clock_wall_ms()};
     lar_store *s;
     exporting x = {0};
     uint64_t damaged = 0;
-    int rc = lar_query_parse(&q, usage, LAR_QUERY_FORMAT, lar_clock_wall_ms(), argc, argv);
+    int rc = lar_query_parse(&q, usage, LAR_QUERY_FORMAT, argc, argv);
     if (rc >= 0) return rc;
     rc = lar_query_open(&q, &s);
     if (rc) return rc;

@@ -11,7 +11,10 @@
 #include "gateway/commands/present.h"
 #include "policies/canon.h"
 
-typedef enum field_kind { FIELD_SEQ, FIELD_TIME, FIELD_I64, FIELD_U64, FIELD_U32, FIELD_STATUS, FIELD_HEX, FIELD_NAME, FIELD_ENDING, FIELD_SPELLING, FIELD_ERROR, FIELD_FLAG, FIELD_RULES } field_kind;
+typedef enum field_kind {
+    FIELD_SEQ, FIELD_TIME, FIELD_I64, FIELD_U64, FIELD_U32, FIELD_STATUS, FIELD_HEX, FIELD_NAME,
+    FIELD_ENDING, FIELD_SPELLING, FIELD_ERROR, FIELD_FLAG, FIELD_RULES
+} field_kind;
 
 typedef struct field {
     const char *name;

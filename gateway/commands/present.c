@@ -76,8 +76,8 @@ lar_error lar_present_json(lar_buf *out, lar_slice text) {
 
 void lar_present_time(int64_t ms, char out[LAR_TIME_BYTES]) {
     struct tm t;
+    int64_t rest = ms % 1000 < 0 ? ms % 1000 + 1000 : ms % 1000;
     time_t seconds = (time_t)(ms / 1000 - (ms % 1000 < 0));
-    int64_t rest = ms - (int64_t)seconds * 1000;
     char day[24];
     if (seconds < -62135596800 || seconds > 253402300799 || !gmtime_r(&seconds, &t) || !strftime(day, sizeof day, "%Y-%m-%dT%H:%M:%S", &t)) {
         (void)snprintf(out, LAR_TIME_BYTES, "%" PRId64 "ms", ms);
@@ -150,12 +150,6 @@ static uint32_t column_width(const lar_table *t, uint32_t column, uint32_t rows)
     return width;
 }
 
-static void print_cell(FILE *out, const char *cell, uint32_t width, bool first) {
-    int pad = (int)(width - lar_present_width(cell));
-    if (first) (void)fprintf(out, "%s%*s", cell, pad, "");
-    else (void)fprintf(out, "  %*s%s", pad, "", cell);
-}
-
 void lar_table_print(const lar_table *t, FILE *out) {
     enum { COLUMNS_MAX = 32 };
     uint32_t widths[COLUMNS_MAX];
@@ -163,7 +157,12 @@ void lar_table_print(const lar_table *t, FILE *out) {
     uint32_t rows = t->count / t->columns;
     for (uint32_t c = 0; c < t->columns; c++) widths[c] = column_width(t, c, rows);
     for (uint32_t r = 0; r < rows; r++) {
-        for (uint32_t c = 0; c < t->columns; c++) print_cell(out, t->cells[r * t->columns + c], widths[c], c == 0);
+        for (uint32_t c = 0; c < t->columns; c++) {
+            const char *cell = t->cells[r * t->columns + c];
+            int pad = (int)(widths[c] - lar_present_width(cell));
+            if (!c) (void)fprintf(out, "%s%*s", cell, pad, "");
+            else (void)fprintf(out, "  %*s%s", pad, "", cell);
+        }
         (void)fputc('\n', out);
     }
     if (t->cut) (void)fputs("(more rows than memory)\n", out);

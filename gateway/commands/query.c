@@ -119,7 +119,6 @@ bool lar_query_time(const char *text, int64_t now_ms, int64_t *out) {
 
 typedef struct parse {
     lar_query *q;
-    int64_t now_ms;
     const char *name, *value; /* of the option at hand */
 } parse;
 
@@ -129,7 +128,7 @@ static int refuse(const parse *p, const char *want) {
 }
 
 static int take_time(parse *p, int64_t *out) {
-    if (!lar_query_time(p->value, p->now_ms, out)) return refuse(p, "not a time; say 1h, 2d, 2026-11-29 or 2026-11-29T10:00:00Z");
+    if (!lar_query_time(p->value, p->q->now_ms, out)) return refuse(p, "not a time; say 1h, 2d, 2026-11-29 or 2026-11-29T10:00:00Z");
     return -1;
 }
 
@@ -210,9 +209,9 @@ static int finish(lar_query *q, const char *usage) {
     return -1;
 }
 
-int lar_query_parse(lar_query *q, const char *usage, unsigned takes, int64_t now_ms, int argc, char **argv) {
+int lar_query_parse(lar_query *q, const char *usage, unsigned takes, int argc, char **argv) {
     char name[32];
-    *q = (lar_query){.lines = 10, .format = "jsonl"};
+    *q = (lar_query){.now_ms = q->now_ms, .lines = 10, .format = "jsonl"};
     for (int i = 0; i < argc; i++) {
         const char *arg = argv[i], *equals = strncmp(arg, "--", 2) ? NULL : strchr(arg, '=');
         size_t len = equals ? (size_t)(equals - arg) : strlen(arg);
@@ -226,7 +225,7 @@ int lar_query_parse(lar_query *q, const char *usage, unsigned takes, int64_t now
             (void)fprintf(stderr, "larder: unknown option %.100s\n%s%s", arg, usage, common_usage);
             return 2;
         }
-        parse p = {q, now_ms, name, equals ? equals + 1 : i + 1 < argc ? argv[++i] : NULL};
+        parse p = {q, name, equals ? equals + 1 : i + 1 < argc ? argv[++i] : NULL};
         if (!p.value) {
             (void)fprintf(stderr, "larder: %s needs a value\n", name);
             return 2;

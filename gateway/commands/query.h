@@ -17,6 +17,7 @@ int lar_command_export(int argc, char **argv);
 enum { LAR_QUERY_JSON = 1, LAR_QUERY_FOLLOW = 2, LAR_QUERY_FORMAT = 4 };
 
 typedef struct lar_query {
+    int64_t now_ms;            /* given: what "1h" counts back from */
     const char *store;         /* folder; borrowed from argv or the environment */
     lar_journal_filter filter; /* its slices borrow argv */
     bool json, follow;
@@ -24,9 +25,9 @@ typedef struct lar_query {
     const char *format; /* export: "jsonl" */
 } lar_query;
 
-/* Options that all three know, and of the others those in `takes`. Returns -1 to go on, or the exit code: a
- * message has been printed. `now_ms` is what "1h" counts back from. */
-int lar_query_parse(lar_query *q, const char *usage, unsigned takes, int64_t now_ms, int argc, char **argv);
+/* Options that all three know, and of the others those in `takes`; q->now_ms is set before. Returns -1 to go on, or the
+ * exit code: a message has been printed. */
+int lar_query_parse(lar_query *q, const char *usage, unsigned takes, int argc, char **argv);
 /* 0 and the store, or exit code 1 after a message. */
 int lar_query_open(const lar_query *q, lar_store **out);
 

@@ -175,7 +175,10 @@ static void print_prices(stats *s) {
         if (p) used[p - rows] = true;
     }
     for (uint32_t i = 0; i < rows_count; i++) {
-        if (used[i]) (void)printf("%s%s: $%g in, $%g hit, $%g write, $%g out per million tokens; %s, %s\n", "price  ", rows[i].model, rows[i].input, rows[i].hit, rows[i].write, rows[i].output, rows[i].source, rows[i].date);
+        const lar_price *p = &rows[i];
+        if (!used[i]) continue;
+        (void)printf("price  %s: $%g in, $%g hit, $%g write, $%g out per million tokens", p->model, p->input, p->hit, p->write, p->output);
+        (void)printf("; %s, %s\n", p->source, p->date);
     }
     free(used);
 }
@@ -318,9 +321,9 @@ static void stats_free(stats *s) {
 }
 
 int lar_command_stats(int argc, char **argv) {
-    lar_query q;
+    lar_query q = {.now_ms = lar_clock_wall_ms()};
     lar_store *store;
-    int rc = lar_query_parse(&q, usage, LAR_QUERY_JSON, lar_clock_wall_ms(), argc, argv);
+    int rc = lar_query_parse(&q, usage, LAR_QUERY_JSON, argc, argv);
     if (rc >= 0) return rc;
     rc = lar_query_open(&q, &store);
     if (rc) return rc;

@@ -140,9 +140,9 @@ static lar_error follow(tail *t) {
 }
 
 int lar_command_tail(int argc, char **argv) {
-    lar_query q;
+    lar_query q = {.now_ms = lar_clock_wall_ms()};
     tail t = {.q = &q};
-    int rc = lar_query_parse(&q, usage, LAR_QUERY_JSON | LAR_QUERY_FOLLOW, lar_clock_wall_ms(), argc, argv);
+    int rc = lar_query_parse(&q, usage, LAR_QUERY_JSON | LAR_QUERY_FOLLOW, argc, argv);
     if (rc >= 0) return rc;
     if (q.lines > LINES_MAX) q.lines = LINES_MAX;
     rc = lar_query_open(&q, &t.store);
