@@ -29,6 +29,11 @@ static int serve(int argc, char **argv) {
     return (int)code;
 }
 
+/* The query commands count their arguments from behind the command's name. */
+static int stats(int argc, char **argv) { return lar_command_stats(argc - 1, argv + 1); }
+static int tail(int argc, char **argv) { return lar_command_tail(argc - 1, argv + 1); }
+static int export(int argc, char **argv) { return lar_command_export(argc - 1, argv + 1); }
+
 static int rules(int argc, char **argv) {
     (void)argv;
     if (argc > 1) return (void)fprintf(stderr, "larder: `larder rules` takes no arguments\n"), LAR_EXIT_USAGE;
@@ -50,9 +55,9 @@ static const command commands[] = {
     {"serve", "-c FILE | --upstream URL [options]", "run the gateway; --help lists the options", serve},
     {"check", "-c FILE", "say whether a configuration is valid", lar_command_check},
     {"config", "check | docs", "the same, and the generated reference pages", lar_command_config},
-    {"stats", "[options]", "hit rates and tokens from the journal", lar_command_stats},
-    {"tail", "[options]", "the journal's last records; -f follows", lar_command_tail},
-    {"export", "[options]", "journal records as JSON lines or CSV", lar_command_export},
+    {"stats", "[options]", "hit rates and tokens from the journal", stats},
+    {"tail", "[options]", "the journal's last records; -f follows", tail},
+    {"export", "[options]", "journal records as JSON lines or CSV", export},
     {"rules", "", "the canonicalisation rules", rules},
     {"version", "", "the program's version", version},
     {"help", "", "this page", help},
