@@ -15,14 +15,18 @@ static lar_hash read_scope(const lar_canon *c) {
     lar_hash h = lar_hash_chain(c->in->scope, lar_json_raw(j, c->view->model));
     for (uint32_t i = 0; i < sizeof hints / sizeof *hints; i++) {
         uint32_t node = lar_json_get(j, 0, hints[i]);
-        if (node != LAR_JSON_NONE) h = lar_hash_chain(lar_hash_chain(h, lar_slice_cstr(hints[i])), lar_json_raw(j, node));
+        if (node != LAR_JSON_NONE)
+            h = lar_hash_chain(lar_hash_chain(h, lar_slice_cstr(hints[i])), lar_json_raw(j, node));
     }
     uint32_t user = lar_json_get(j, lar_json_get(j, 0, "metadata"), "user_id");
-    if (user != LAR_JSON_NONE) h = lar_hash_chain(lar_hash_chain(h, LAR_SLICE("metadata.user_id")), lar_json_raw(j, user));
+    if (user != LAR_JSON_NONE)
+        h = lar_hash_chain(lar_hash_chain(h, LAR_SLICE("metadata.user_id")), lar_json_raw(j, user));
     return h;
 }
 
-static bool is_chat(lar_protocol p) { return p == LAR_PROTOCOL_CHAT || p == LAR_PROTOCOL_RESPONSES || p == LAR_PROTOCOL_MESSAGES; }
+static bool is_chat(lar_protocol p) {
+    return p == LAR_PROTOCOL_CHAT || p == LAR_PROTOCOL_RESPONSES || p == LAR_PROTOCOL_MESSAGES;
+}
 
 static lar_error run_stages(lar_canon *c) {
     uint32_t n = c->view->segment_count;

@@ -66,7 +66,8 @@ static choice recalled(lar_canon *c, char kind, lar_hash chain) {
 /* Puts the block in front of that list. */
 static lar_error remember(lar_canon *c, char kind, lar_hash chain, lar_slice block) {
     lar_slice old = {NULL, 0};
-    if (lar_canon_get(c, kind, chain) && c->value.len >= 2 && c->value.ptr[0] == VERSION) old = lar_buf_slice(&c->value);
+    if (lar_canon_get(c, kind, chain) && c->value.len >= 2 && c->value.ptr[0] == VERSION)
+        old = lar_buf_slice(&c->value);
     char *v = lar_arena_alloc(c->arena, 4 + block.len + old.len);
     if (!v) return LAR_NO_MEMORY;
     v[0] = VERSION;

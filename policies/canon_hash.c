@@ -148,7 +148,8 @@ lar_error lar_canon_hash_tool(lar_canon *c, uint32_t node, lar_hash *norm, lar_h
     }
     lar_hash unused;
     lar_error e = lar_canon_hash_tree(c, node, norm, &unused);
-    if (!e && c->in->cache) memo_add(c->in->cache, &(memo_entry){.key = key, .norm = *norm, .exact = key, .text_node = LAR_JSON_NONE});
+    if (!e && c->in->cache)
+        memo_add(c->in->cache, &(memo_entry){.key = key, .norm = *norm, .exact = key, .text_node = LAR_JSON_NONE});
     return e;
 }
 
@@ -158,7 +159,8 @@ lar_error lar_canon_hash_tool(lar_canon *c, uint32_t node, lar_hash *norm, lar_h
 static uint32_t part_text(const lar_json *j, uint32_t part) {
     uint32_t type = lar_json_get(j, part, "type"), text = lar_json_get(j, part, "text");
     if (!lar_json_is(j, type, LAR_JSON_STRING) || !lar_json_is(j, text, LAR_JSON_STRING)) return LAR_JSON_NONE;
-    if (!lar_json_eq(j, type, LAR_SLICE("text")) && !lar_json_eq(j, type, LAR_SLICE("input_text"))) return LAR_JSON_NONE;
+    if (!lar_json_eq(j, type, LAR_SLICE("text")) && !lar_json_eq(j, type, LAR_SLICE("input_text")))
+        return LAR_JSON_NONE;
     return lar_json_get_count(j, part, "text") == 1 ? text : LAR_JSON_NONE;
 }
 
@@ -211,7 +213,8 @@ static lar_error content_norm(lar_canon *c, uint32_t segment, const lar_canon_un
     s->norm = s->exact = (lar_hash){{0}};
     bool array = lar_json_is(j, content, LAR_JSON_ARRAY);
     lar_hash forms = {{0}};
-    for (uint32_t p = array ? lar_json_first(j, content) : content; p != LAR_JSON_NONE; p = array ? lar_json_after(j, content, p) : LAR_JSON_NONE) {
+    for (uint32_t p = array ? lar_json_first(j, content) : content; p != LAR_JSON_NONE;
+         p = array ? lar_json_after(j, content, p) : LAR_JSON_NONE) {
         lar_hash norm, exact;
         if (next < count && (!array || units[next].part == p)) {
             const lar_canon_unit *u = &units[next++];
@@ -231,7 +234,8 @@ static lar_error content_norm(lar_canon *c, uint32_t segment, const lar_canon_un
     s->exact = lar_hash_join(s->norm, forms);
     if (count == 1 && kept == 1 && !units[0].dropped) {
         s->text_node = units[0].node;
-        s->recipe = lar_arena_copy(c->arena, lar_slice_of((const char *)units[0].form.recipe, units[0].form.recipe_bytes));
+        s->recipe =
+            lar_arena_copy(c->arena, lar_slice_of((const char *)units[0].form.recipe, units[0].form.recipe_bytes));
         if (!s->recipe.ptr) return LAR_NO_MEMORY;
     }
     return LAR_OK;
@@ -248,7 +252,9 @@ lar_error lar_canon_units_hash(lar_canon *c, uint32_t segment, const lar_canon_u
 
 /* -- segments -------------------------------------------------------------------------------------- */
 
-static char memo_kind(const lar_segment *s) { return s->role == LAR_ROLE_SYSTEM ? 'S' : s->role == LAR_ROLE_USER ? 'U' : 'M'; }
+static char memo_kind(const lar_segment *s) {
+    return s->role == LAR_ROLE_SYSTEM ? 'S' : s->role == LAR_ROLE_USER ? 'U' : 'M';
+}
 
 bool lar_canon_memo_get(lar_canon *c, uint32_t segment) {
     const lar_segment *seg = &c->view->segments[segment];
@@ -268,7 +274,9 @@ void lar_canon_memo_put(lar_canon *c, uint32_t segment) {
     const lar_segment *seg = &c->view->segments[segment];
     const lar_canon_segment *s = &c->segments[segment];
     if (!c->in->cache || s->recipe.len > MEMO_RECIPE_MAX) return;
-    memo_entry e = {.key = raw_key(c, seg->node, memo_kind(seg)), .norm = s->norm, .exact = s->exact,
+    memo_entry e = {.key = raw_key(c, seg->node, memo_kind(seg)),
+                    .norm = s->norm,
+                    .exact = s->exact,
                     .recipe_bytes = (uint8_t)s->recipe.len};
     e.text_node = s->text_node == LAR_JSON_NONE ? LAR_JSON_NONE : s->text_node - seg->node;
     if (s->recipe.len) memcpy(e.recipe, s->recipe.ptr, s->recipe.len);

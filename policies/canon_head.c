@@ -81,7 +81,8 @@ static lar_error recall_form(lar_canon *c, uint32_t i) {
     if (s->text_node == LAR_JSON_NONE || !lar_canon_rule_on(c, LAR_RULE_LR004)) return LAR_OK;
     lar_hash text = s->norm;
     for (uint32_t u = 0; u < c->unit_count; u++) {
-        if (c->units[u].node == s->text_node) text = lar_hash_join((lar_hash){{0}}, c->units[u].masked); /* as a segment's norm */
+        if (c->units[u].node == s->text_node)
+            text = lar_hash_join((lar_hash){{0}}, c->units[u].masked); /* as a segment's norm */
     }
     if (!lar_canon_get(c, 'B', text)) {
         char value[1 + LAR_RECIPE_MAX] = {1};
@@ -127,7 +128,8 @@ lar_error lar_canon_unit_edit(lar_canon *c, const lar_canon_unit *u) {
     for (uint32_t i = u->span_first; i < u->span_first + u->span_count && !e; i++) {
         const lar_clock_span *s = &c->spans[i];
         if (!(c->edit_mask >> i & 1)) continue;
-        e = lar_splices_add(&edits, lar_text_body_offset(t, s->start), lar_text_body_offset(t, s->end), LAR_SLICE(pointer));
+        e = lar_splices_add(&edits, lar_text_body_offset(t, s->start), lar_text_body_offset(t, s->end),
+                            LAR_SLICE(pointer));
     }
     uint32_t before = edits.count;
     if (!e && u->want.len) {

@@ -1,7 +1,8 @@
 /* Recall: how deep this conversation is known, in what form its parts were sent, what to remember now.
  * Flow: canon.c -> here, once head and tools are edited -> canon_facts.c. Never blocks.
  * Remembered in the scope: S, chain of a segment -> [version][16 bytes: hash of all that was sent up to
- * there][8 bytes: which facts its turn had last been opened with][recipe of its form]. Written for the head's end, for user texts and for the last segment.
+ * there][8 bytes: which facts its turn had last been opened with][recipe of its form]. Written for the head's
+ * end, for user texts and for the last segment.
  * Invariants: 1. the chain holds only what means something, `sent` all that the model reads. 2. if `sent` as
  * remembered equals that of the client's own bytes, no segment up to there is touched or looked up. */
 #include "policies/canon_state.h"
@@ -18,7 +19,8 @@ static lar_hash start_of(const lar_canon *c) {
     lar_hash h = c->tools_norm;
     static const char *const names[] = {"previous_response_id", "conversation"};
     for (int i = 0; i < 2; i++) {
-        uint32_t node = c->view->protocol == LAR_PROTOCOL_RESPONSES ? lar_json_get(c->json, 0, names[i]) : LAR_JSON_NONE;
+        uint32_t node =
+            c->view->protocol == LAR_PROTOCOL_RESPONSES ? lar_json_get(c->json, 0, names[i]) : LAR_JSON_NONE;
         if (node != LAR_JSON_NONE) h = lar_hash_chain(h, lar_json_raw(c->json, node));
     }
     return h;
@@ -54,7 +56,9 @@ static bool fetch(lar_canon *c, uint32_t i) {
     return s->known;
 }
 
-static bool is_mark(const lar_canon *c, uint32_t i) { return c->view->segments[i].role == LAR_ROLE_USER || i + 1 == c->head_count; }
+static bool is_mark(const lar_canon *c, uint32_t i) {
+    return c->view->segments[i].role == LAR_ROLE_USER || i + 1 == c->head_count;
+}
 
 /* The last segment that memory knows: the newest ones one by one, older ones by halving (a conversation that
  * is known up to a user message is known before it, too). */

@@ -8,33 +8,33 @@
 #define LARDER_POLICIES_CANON_STATE_H
 
 #include "policies/canon.h"
-#include "policies/rules/clock.h"
+#include "policies/rules/clock_text.h"
 #include "policies/text.h"
 
 enum { LAR_CANON_SPANS_MAX = 32, LAR_CANON_UNITS_MAX = 64 };
 
 /* One text of a client segment: a bare string, or the text of one part. */
 typedef struct lar_canon_unit {
-    uint32_t segment, node, part; /* part: element of the content array, or NONE */
+    uint32_t segment, node, part;  /* part: element of the content array, or NONE */
     uint32_t drop_start, drop_end; /* decoded: first line dropped or blanked by the billing rule; 0, 0 = none */
     uint32_t span_first, span_count;
-    bool dropped; /* the whole part goes */
-    bool blanked; /* the line stays, without its values */
+    bool dropped;    /* the whole part goes */
+    bool blanked;    /* the line stays, without its values */
     lar_hash masked; /* norm with all clocks masked */
-    lar_slice want; /* recipe to be sent in; empty: as it is */
+    lar_slice want;  /* recipe to be sent in; empty: as it is */
     lar_text text;
     lar_text_form form;
 } lar_canon_unit;
 
 typedef struct lar_canon_segment {
-    lar_hash norm, exact;  /* exact: norm and form as the client wrote it */
+    lar_hash norm, exact; /* exact: norm and form as the client wrote it */
     lar_hash chain, sent;
-    lar_hash known_sent;   /* what memory says was sent up to here, where `known` */
-    lar_slice recipe;      /* form of its only text; empty if it has none */
+    lar_hash known_sent; /* what memory says was sent up to here, where `known` */
+    lar_slice recipe;    /* form of its only text; empty if it has none */
     lar_slice known_recipe;
     uint64_t known_opening, opening; /* of a last segment: which facts the turn was last opened with, then and now */
-    lar_slice facts;       /* block sent with it */
-    uint32_t text_node;    /* its only text, or NONE */
+    lar_slice facts;                 /* block sent with it */
+    uint32_t text_node;              /* its only text, or NONE */
     bool known, fetched;
 } lar_canon_segment;
 
@@ -44,11 +44,11 @@ typedef struct lar_canon {
     const lar_json *json;
     lar_arena *arena;
     lar_canon_out *out;
-    lar_buf value;     /* the last value got from memory */
+    lar_buf value; /* the last value got from memory */
     lar_hash scope;
     lar_hash hash_template; /* the head with all clocks masked */
     lar_hash tools_norm, tools_exact;
-    bool apply;        /* mode on: edits are made */
+    bool apply;          /* mode on: edits are made */
     uint32_t head_count; /* leading system segments */
     lar_canon_segment *segments;
     lar_canon_unit *units; /* of the head, where something may be edited */
@@ -58,7 +58,7 @@ typedef struct lar_canon {
     uint32_t edit_mask; /* bit i: spans[i] is edited */
     lar_slice facts;    /* the block of this request's values, escaped; empty if nothing moved */
     uint32_t finding_cap, put_cap;
-    void *scratch;      /* of the tree hash */
+    void *scratch; /* of the tree hash */
     size_t scratch_nodes;
     char *decoded;
     size_t decoded_bytes;
@@ -77,7 +77,8 @@ LAR_MUST_USE lar_error lar_canon_hash_tool(lar_canon *c, uint32_t node, lar_hash
 /* The texts of a segment's content, in order. *count is 0 and *units NULL if there are none or too many. */
 LAR_MUST_USE lar_error lar_canon_units_read(lar_canon *c, uint32_t segment, lar_canon_unit **units, uint32_t *count);
 /* Norm, exact, recipe and text_node of a segment from its units. */
-LAR_MUST_USE lar_error lar_canon_units_hash(lar_canon *c, uint32_t segment, const lar_canon_unit *units, uint32_t count);
+LAR_MUST_USE lar_error lar_canon_units_hash(lar_canon *c, uint32_t segment, const lar_canon_unit *units,
+                                            uint32_t count);
 /* Norm of one text; bit i of `mask`: spans[i] counts as its class. */
 LAR_MUST_USE lar_error lar_canon_unit_norm(lar_canon *c, const lar_canon_unit *u, uint32_t mask, lar_hash *out);
 bool lar_canon_memo_get(lar_canon *c, uint32_t segment);

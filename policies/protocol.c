@@ -6,7 +6,8 @@
 
 #include "base/slice.h"
 
-static const char *const names[LAR_PROTOCOL_COUNT] = {"none", "chat", "completions", "responses", "messages", "embeddings"};
+static const char *const names[LAR_PROTOCOL_COUNT] = {"none",      "chat",     "completions",
+                                                      "responses", "messages", "embeddings"};
 
 const char *lar_protocol_name(lar_protocol p) { return (unsigned)p < LAR_PROTOCOL_COUNT ? names[p] : "none"; }
 
@@ -15,13 +16,15 @@ static bool is_text(const lar_json *j, uint32_t node, const char *text) {
 }
 
 static lar_error refuse_duplicates(const lar_json *j, lar_diag *d) {
-    static const char *const fields[] = {"model", "messages", "stream", "stream_options", "tools", "system", "input", "instructions"};
+    static const char *const fields[] = {"model", "messages", "stream", "stream_options",
+                                         "tools", "system",   "input",  "instructions"};
     uint32_t seen = 0;
     for (uint32_t k = lar_json_first(j, 0); k != LAR_JSON_NONE; k = lar_json_after(j, 0, k)) {
         for (uint32_t f = 0; f < sizeof fields / sizeof *fields; f++) {
             if (!lar_json_eq(j, k, lar_slice_cstr(fields[f]))) continue;
             if (seen & 1u << f) {
-                return lar_fail_at(LAR_JSON_DUPLICATE, d, j->nodes[k].start, "the field \"%s\" stands in the body twice", fields[f]);
+                return lar_fail_at(LAR_JSON_DUPLICATE, d, j->nodes[k].start,
+                                   "the field \"%s\" stands in the body twice", fields[f]);
             }
             seen |= 1u << f;
             break;
@@ -59,7 +62,8 @@ static lar_role role_by_type(const lar_json *j, uint32_t type) {
     if (t.len > tail.len && lar_slice_eq(lar_slice_of(t.ptr + t.len - tail.len, tail.len), tail)) return LAR_ROLE_TOOL;
     if (lar_slice_eq_cstr(t, "reasoning")) return LAR_ROLE_ASSISTANT;
     lar_slice call = LAR_SLICE("_call");
-    if (t.len > call.len && lar_slice_eq(lar_slice_of(t.ptr + t.len - call.len, call.len), call)) return LAR_ROLE_ASSISTANT;
+    if (t.len > call.len && lar_slice_eq(lar_slice_of(t.ptr + t.len - call.len, call.len), call))
+        return LAR_ROLE_ASSISTANT;
     return LAR_ROLE_OTHER;
 }
 
@@ -82,7 +86,8 @@ static lar_segment read_message(const lar_json *j, uint32_t node, lar_protocol p
         return s;
     }
     s.content = content;
-    if (p == LAR_PROTOCOL_MESSAGES && s.role == LAR_ROLE_USER && all_parts_are(j, content, "tool_result")) s.role = LAR_ROLE_TOOL;
+    if (p == LAR_PROTOCOL_MESSAGES && s.role == LAR_ROLE_USER && all_parts_are(j, content, "tool_result"))
+        s.role = LAR_ROLE_TOOL;
     return s;
 }
 
@@ -136,8 +141,13 @@ static void find_parts(const lar_request_view *v, uint32_t *head, uint32_t *list
 }
 
 lar_error lar_request_view_read(lar_request_view *v, const lar_json *j, lar_protocol p, lar_arena *arena, lar_diag *d) {
-    *v = (lar_request_view){.json = j, .protocol = p, .model = LAR_JSON_NONE, .stream = LAR_JSON_NONE, .stream_options = LAR_JSON_NONE,
-                            .tools = LAR_JSON_NONE, .turn_user = LAR_JSON_NONE};
+    *v = (lar_request_view){.json = j,
+                            .protocol = p,
+                            .model = LAR_JSON_NONE,
+                            .stream = LAR_JSON_NONE,
+                            .stream_options = LAR_JSON_NONE,
+                            .tools = LAR_JSON_NONE,
+                            .turn_user = LAR_JSON_NONE};
     if (!lar_json_is(j, 0, LAR_JSON_OBJECT)) return lar_fail_at(LAR_JSON_SHAPE, d, 0, "the body must be a JSON object");
     lar_error e = refuse_duplicates(j, d);
     if (e) return e;
@@ -149,7 +159,8 @@ lar_error lar_request_view_read(lar_request_view *v, const lar_json *j, lar_prot
     if (room == 0) return LAR_OK;
     v->segments = lar_arena_alloc(arena, room * sizeof *v->segments);
     if (!v->segments) return LAR_NO_MEMORY;
-    if (head != LAR_JSON_NONE) v->segments[v->segment_count++] = (lar_segment){.role = LAR_ROLE_SYSTEM, .node = head, .content = head};
+    if (head != LAR_JSON_NONE)
+        v->segments[v->segment_count++] = (lar_segment){.role = LAR_ROLE_SYSTEM, .node = head, .content = head};
     if (array) {
         for (uint32_t m = lar_json_first(j, list); m != LAR_JSON_NONE; m = lar_json_after(j, list, m)) {
             v->segments[v->segment_count++] = read_message(j, m, p);

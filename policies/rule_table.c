@@ -15,7 +15,8 @@ const char *lar_rule_text(lar_rule r) { return (unsigned)r < LAR_RULE_COUNT ? ro
 
 lar_rule lar_rule_find(lar_slice text) {
     for (int r = 0; r < LAR_RULE_COUNT; r++) {
-        if (lar_slice_ieq(text, lar_slice_cstr(rows[r].id)) || lar_slice_ieq(text, lar_slice_cstr(rows[r].name))) return (lar_rule)r;
+        if (lar_slice_ieq(text, lar_slice_cstr(rows[r].id)) || lar_slice_ieq(text, lar_slice_cstr(rows[r].name)))
+            return (lar_rule)r;
     }
     return LAR_RULE_COUNT;
 }

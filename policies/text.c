@@ -85,8 +85,10 @@ static size_t decode(lar_slice raw, char *out, lar_text_escape *escapes, uint32_
         size_t taken = 0, n = one_escape(p, raw.len - i, out + at, &taken);
         if (!n) break;
         if (escapes) {
-            escapes[(*count)++] =
-                (lar_text_escape){.at = (uint32_t)at, .raw = (uint32_t)i, .bytes = (uint8_t)n, .raw_bytes = (uint8_t)taken};
+            escapes[(*count)++] = (lar_text_escape){.at = (uint32_t)at,
+                                                    .raw = (uint32_t)i,
+                                                    .bytes = (uint8_t)n,
+                                                    .raw_bytes = (uint8_t)taken};
         }
         at += n;
         i += taken;
@@ -280,7 +282,8 @@ lar_error lar_text_form_edit(const lar_text *t, const lar_text_form *have, lar_s
     if (2 + (size_t)(uint8_t)want.ptr[1] > want.len) return LAR_INVALID;
     bool has = have->recipe[0] & FLAG_BOM, wants = want.ptr[0] & FLAG_BOM;
     lar_error e = LAR_OK;
-    if (has && !wants) e = lar_splices_add(edits, lar_text_body_offset(t, 0), lar_text_body_offset(t, 3), LAR_SLICE(""));
+    if (has && !wants)
+        e = lar_splices_add(edits, lar_text_body_offset(t, 0), lar_text_body_offset(t, 3), LAR_SLICE(""));
     if (!has && wants) e = lar_splices_add(edits, t->body_at, t->body_at, LAR_SLICE("\xEF\xBB\xBF"));
     if (!e) e = edit_lines(t, have, want, edits);
     if (!e) e = edit_trail(t, have, want, edits);

@@ -19,7 +19,7 @@
 #include "base/splice.h"
 
 typedef struct lar_text_escape {
-    uint32_t at, raw;        /* decoded offset; offset behind the opening quote */
+    uint32_t at, raw;         /* decoded offset; offset behind the opening quote */
     uint8_t bytes, raw_bytes; /* how long it is decoded, and as written */
 } lar_text_escape;
 

@@ -16,7 +16,8 @@ static size_t header_name(lar_slice t, size_t i) {
     for (size_t n = 3; n <= WORD_MAX + 2 && i + n + sizeof tail - 1 <= t.len; n++) {
         char c = t.ptr[i + n - 1], l = c | 32;
         if (!((l >= 'a' && l <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '_')) return 0;
-        if (lar_slice_ieq(lar_slice_of(t.ptr + i + n, sizeof tail - 1), lar_slice_of(tail, sizeof tail - 1))) return n + sizeof tail - 1;
+        if (lar_slice_ieq(lar_slice_of(t.ptr + i + n, sizeof tail - 1), lar_slice_of(tail, sizeof tail - 1)))
+            return n + sizeof tail - 1;
     }
     return 0;
 }
@@ -48,7 +49,9 @@ lar_error lar_rule_billing_nonce(lar_canon *c, lar_canon_unit *u, uint32_t eleme
         end = behind_line_end(t, line_end(t, end));
     }
     if (end == start || !lar_canon_rule_on(c, LAR_RULE_LR002)) return LAR_OK;
-    lar_error e = lar_canon_find(c, (lar_finding){.rule = LAR_RULE_LR002, .node = u->node, .edited = c->apply,
+    lar_error e = lar_canon_find(c, (lar_finding){.rule = LAR_RULE_LR002,
+                                                  .node = u->node,
+                                                  .edited = c->apply,
                                                   .start = lar_text_body_offset(&u->text, (uint32_t)start),
                                                   .end = lar_text_body_offset(&u->text, (uint32_t)end)});
     if (e || !c->apply) return e;

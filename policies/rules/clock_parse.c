@@ -1,24 +1,28 @@
-/* The grammar of dates and times (header: clock.h). Forward only, no backtracking beyond one form.
+/* The grammar of dates and times (header: clock_text.h). Forward only, no backtracking beyond one form.
  * Called by clock_scan.c; pure; no memory; never blocks.
  * Invariants: 1. nothing is read behind t.len. 2. a reader that returns 0 leaves a stamp that the caller
  * throws away. Not here: which of the clocks found may be edited. */
-#include "policies/rules/clock.h"
+#include "policies/rules/clock_text.h"
 
 typedef struct word {
     const char *text;
     int value;
 } word;
 
-static const word months[] = {{"january", 1}, {"february", 2}, {"march", 3},     {"april", 4},    {"may", 5},       {"june", 6},
-                              {"july", 7},    {"august", 8},   {"september", 9}, {"october", 10}, {"november", 11}, {"december", 12},
-                              {"jan", 1},     {"feb", 2},      {"mar", 3},       {"apr", 4},      {"jun", 6},       {"jul", 7},
-                              {"aug", 8},     {"sept", 9},     {"sep", 9},       {"oct", 10},     {"nov", 11},      {"dec", 12}};
-static const word weekdays[] = {{"monday", 1}, {"tuesday", 2}, {"wednesday", 3}, {"thursday", 4}, {"friday", 5}, {"saturday", 6},
-                                {"sunday", 7}, {"mon", 1},     {"tues", 2},      {"tue", 2},      {"wed", 3},    {"thurs", 4},
-                                {"thur", 4},   {"thu", 4},     {"fri", 5},       {"sat", 6},      {"sun", 7}};
-static const char *const zone_names[] = {"UTC", "GMT", "EST",  "EDT", "CST", "CDT", "MST", "MDT",  "PST",  "PDT",  "CET",  "CEST", "BST",
-                                         "IST", "JST", "KST",  "HKT", "SGT", "MSK", "EET", "EEST", "WET",  "AEST", "AEDT", "NZST", "NZDT"};
-static const word halves_zh[] = {{"上午", 1}, {"早上", 1}, {"凌晨", 1}, {"中午", 2}, {"下午", 2}, {"晚上", 2}, {"傍晚", 2}};
+static const word months[] = {{"january", 1},   {"february", 2},  {"march", 3},  {"april", 4},     {"may", 5},
+                              {"june", 6},      {"july", 7},      {"august", 8}, {"september", 9}, {"october", 10},
+                              {"november", 11}, {"december", 12}, {"jan", 1},    {"feb", 2},       {"mar", 3},
+                              {"apr", 4},       {"jun", 6},       {"jul", 7},    {"aug", 8},       {"sept", 9},
+                              {"sep", 9},       {"oct", 10},      {"nov", 11},   {"dec", 12}};
+static const word weekdays[] = {{"monday", 1},   {"tuesday", 2}, {"wednesday", 3}, {"thursday", 4}, {"friday", 5},
+                                {"saturday", 6}, {"sunday", 7},  {"mon", 1},       {"tues", 2},     {"tue", 2},
+                                {"wed", 3},      {"thurs", 4},   {"thur", 4},      {"thu", 4},      {"fri", 5},
+                                {"sat", 6},      {"sun", 7}};
+static const char *const zone_names[] = {"UTC", "GMT", "EST",  "EDT", "CST",  "CDT",  "MST",  "MDT", "PST",
+                                         "PDT", "CET", "CEST", "BST", "IST",  "JST",  "KST",  "HKT", "SGT",
+                                         "MSK", "EET", "EEST", "WET", "AEST", "AEDT", "NZST", "NZDT"};
+static const word halves_zh[] = {{"上午", 1}, {"早上", 1}, {"凌晨", 1}, {"中午", 2},
+                                 {"下午", 2}, {"晚上", 2}, {"傍晚", 2}};
 
 static bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 static bool is_alnum(char c) { return is_letter(c) || (c >= '0' && c <= '9'); }
@@ -32,9 +36,9 @@ static bool at_char(lar_slice t, size_t i, char c) { return i < t.len && t.ptr[i
 size_t lar_clock_skip_blanks(lar_slice t, size_t i) {
     while (i < t.len) {
         if (t.ptr[i] == ' ' || t.ptr[i] == '\t') i++;
-        else if (at_text(t, i, "\xC2\xA0")) i += 2;         /* no-break space */
-        else if (at_text(t, i, "\xE2\x80\xAF")) i += 3;     /* narrow no-break space, before PM in newer locales */
-        else if (at_text(t, i, "\xE3\x80\x80")) i += 3;     /* ideographic space */
+        else if (at_text(t, i, "\xC2\xA0")) i += 2;     /* no-break space */
+        else if (at_text(t, i, "\xE2\x80\xAF")) i += 3; /* narrow no-break space, before PM in newer locales */
+        else if (at_text(t, i, "\xE3\x80\x80")) i += 3; /* ideographic space */
         else break;
     }
     return i;
@@ -82,7 +86,8 @@ static size_t name(lar_slice t, size_t i, const word *words, size_t count, int *
     if (n < 3) return 0;
     char first = t.ptr[i] | 32;
     for (size_t w = 0; w < count; w++) {
-        if (words[w].text[0] != first || !lar_slice_ieq(lar_slice_of(t.ptr + i, n), lar_slice_cstr(words[w].text))) continue;
+        if (words[w].text[0] != first || !lar_slice_ieq(lar_slice_of(t.ptr + i, n), lar_slice_cstr(words[w].text)))
+            continue;
         *value = words[w].value;
         return i + n;
     }

@@ -1,10 +1,10 @@
-/* Finds clocks in text: candidates with their labels (header: clock.h).
+/* Finds clocks in text: candidates with their labels (header: clock_text.h).
  * Flow: canon's system stage -> lar_clock_scan -> rules/volatile_clock.c decides by evidence.
  * Pure; no memory; never blocks. One pass that stops at digits only; each attempt is bounded.
  * Invariants: 1. spans are in order and apart from each other. 2. a span never holds a line end.
  * 3. borders are borders of characters. Why by hand: a regular expression over every prompt costs
  * more than the whole request otherwise does. */
-#include "policies/rules/clock.h"
+#include "policies/rules/clock_text.h"
 
 enum { LABEL_MAX = 64, DATE_LABEL_MAX = 24, DIGITS_RUN_MAX = 20 };
 
@@ -20,7 +20,9 @@ static bool at_text(lar_slice t, size_t i, const char *text) {
 
 /* Between a date and its time: T, blanks, commas, a weekday, "at", a dash. `e` itself if nothing stands there. */
 static size_t to_time(lar_slice t, size_t e) {
-    if (e + 1 < t.len && (t.ptr[e] == 'T' || t.ptr[e] == 't' || t.ptr[e] == '_') && t.ptr[e + 1] >= '0' && t.ptr[e + 1] <= '9') return e + 1;
+    if (e + 1 < t.len && (t.ptr[e] == 'T' || t.ptr[e] == 't' || t.ptr[e] == '_') && t.ptr[e + 1] >= '0' &&
+        t.ptr[e + 1] <= '9')
+        return e + 1;
     size_t i = lar_clock_skip_weekday(t, e);
     for (int turn = 0; turn < 4; turn++) {
         i = lar_clock_skip_blanks(t, i);
@@ -92,9 +94,13 @@ static bool digits(lar_slice t, size_t i, int count, int64_t *value) {
 /* 20310409T151542Z */
 static size_t basic_iso(lar_slice t, size_t i, lar_clock_span *span) {
     lar_clock_stamp s = {.has_date = true, .has_time = true, .has_seconds = true};
-    if (!digits(t, i, 4, &s.year) || !digits(t, i + 4, 2, &s.month) || !digits(t, i + 6, 2, &s.day) || !at_text(t, i + 8, "T")) return 0;
+    if (!digits(t, i, 4, &s.year) || !digits(t, i + 4, 2, &s.month) || !digits(t, i + 6, 2, &s.day) ||
+        !at_text(t, i + 8, "T"))
+        return 0;
     if (!digits(t, i + 9, 2, &s.hour) || !digits(t, i + 11, 2, &s.minute) || !digits(t, i + 13, 2, &s.second)) return 0;
-    if (s.year < 1970 || s.year > 2999 || s.month < 1 || s.month > 12 || s.day < 1 || s.day > 31 || s.hour > 24 || s.minute > 59) return 0;
+    if (s.year < 1970 || s.year > 2999 || s.month < 1 || s.month > 12 || s.day < 1 || s.day > 31 || s.hour > 24 ||
+        s.minute > 59)
+        return 0;
     span->class_id = LAR_CLOCK_DATETIME;
     span->stamp = s;
     return lar_clock_read_zone(t, i + 15, &span->stamp);
@@ -102,7 +108,8 @@ static size_t basic_iso(lar_slice t, size_t i, lar_clock_span *span) {
 
 /* Behind a key name and a sign: ts=1933398942, "timestamp": 1933398942118, 时间戳：1933398942. */
 static bool epoch_key(lar_slice t, size_t i) {
-    static const char *const names[] = {"ts", "timestamp", "time", "epoch", "now", "unix", "时间戳", "時間戳", "unixtime", "millis"};
+    static const char *const names[] = {"ts",   "timestamp", "time",   "epoch",    "now",
+                                        "unix", "时间戳",    "時間戳", "unixtime", "millis"};
     size_t e = i;
     bool sign = false;
     while (e > 0) {
@@ -144,7 +151,8 @@ static bool glued_left(lar_slice t, size_t i) {
     if (i == 0) return false;
     char c = t.ptr[i - 1];
     if (is_alnum(c) || c == '_' || c == '/' || c == '\\' || c == '@' || c == '+' || c == '%' || c == '#') return true;
-    return (c == '-' || c == '.' || c == ':') && i >= 2 && (is_alnum(t.ptr[i - 2]) && (c != ':' || !is_letter(t.ptr[i - 2])));
+    return (c == '-' || c == '.' || c == ':') && i >= 2 &&
+           (is_alnum(t.ptr[i - 2]) && (c != ':' || !is_letter(t.ptr[i - 2])));
 }
 static bool glued_right(lar_slice t, size_t e) {
     if (e >= t.len) return false;
@@ -201,7 +209,8 @@ static size_t find(const low_text *l, const char *word) {
  * so that "Setup. Current time" and "Rules: current time" are one slot; else the whole label counts, so that
  * "opening time" is not taken for "time". */
 static bool key_word(const low_text *l, size_t *cut) {
-    static const char *const strong[] = {"current", "today", "date and time", "当前", "當前", "现在", "現在", "目前", "今天", "今日", "此刻"};
+    static const char *const strong[] = {"current", "today", "date and time", "当前", "當前", "现在",
+                                         "現在",    "目前",  "今天",          "今日", "此刻"};
     static const char *const weak[] = {"time is", "date is", "时间", "時間", "日期", "时刻"};
     static const char *const last[] = {"time", "date", "datetime", "timestamp", "clock", "ts"};
     size_t best = SIZE_MAX;
@@ -210,7 +219,8 @@ static bool key_word(const low_text *l, size_t *cut) {
         if (at < best) best = at;
     }
     size_t now = find(l, "now");
-    if (now < best && (now == 0 || !is_alnum(l->bytes[now - 1])) && (now + 3 == l->len || !is_alnum(l->bytes[now + 3]))) best = now;
+    if (now < best && (now == 0 || !is_alnum(l->bytes[now - 1])) && (now + 3 == l->len || !is_alnum(l->bytes[now + 3])))
+        best = now;
     *cut = best == SIZE_MAX ? 0 : best;
     if (best != SIZE_MAX) return true;
     for (size_t k = 0; k < sizeof weak / sizeof *weak; k++) {
@@ -220,14 +230,15 @@ static bool key_word(const low_text *l, size_t *cut) {
     while (e > 0 && !is_alnum(l->bytes[e - 1]) && (unsigned char)l->bytes[e - 1] < 0x80) e--;
     for (size_t k = 0; k < sizeof last / sizeof *last; k++) {
         size_t n = strlen(last[k]);
-        if (e >= n && memcmp(l->bytes + e - n, last[k], n) == 0 && (e == n || !is_letter(l->bytes[e - n - 1]))) return true;
+        if (e >= n && memcmp(l->bytes + e - n, last[k], n) == 0 && (e == n || !is_letter(l->bytes[e - n - 1])))
+            return true;
     }
     return false;
 }
 
 static bool speaks_of_example(const low_text *l) {
-    static const char *const words[] = {"e.g", "example", "such as", "format", "cutoff", "cut-off", "sample", "strftime",
-                                        "例如", "比如",    "格式",    "示例",   "截止",   "样例"};
+    static const char *const words[] = {"e.g",      "example", "such as", "format", "cutoff", "cut-off", "sample",
+                                        "strftime", "例如",    "比如",    "格式",   "示例",   "截止",    "样例"};
     for (size_t k = 0; k < sizeof words / sizeof *words; k++) {
         if (find(l, words[k]) != SIZE_MAX) return true;
     }
@@ -339,7 +350,8 @@ lar_hash lar_clock_slot(lar_slice text, const lar_clock_span *span) {
     for (size_t i = span->label_start; i < span->label_end && k < sizeof out; i++) {
         char c = text.ptr[i];
         if (c >= 'A' && c <= 'Z') c = (char)(c + 32);
-        bool mark = c == ' ' || c == '\t' || c == '*' || c == '"' || c == '<' || c == '>' || c == '_' || c == '-' || c == ':' || c == '=';
+        bool mark = c == ' ' || c == '\t' || c == '*' || c == '"' || c == '<' || c == '>' || c == '_' || c == '-' ||
+                    c == ':' || c == '=';
         if (mark) c = ' ';
         if (c >= '0' && c <= '9') c = '0';
         if ((c == ' ' || c == '0') && k > 1 && out[k - 1] == c) continue;

@@ -17,7 +17,11 @@ lar_error lar_rule_text_form(lar_canon *c, uint32_t segment, lar_slice want) {
     if (want.len < 2 || lar_slice_eq(want, s->recipe)) return LAR_OK;
     if ((uint8_t)want.ptr[0] >= LAR_RECIPE_ODD || (uint8_t)s->recipe.ptr[0] >= LAR_RECIPE_ODD) return LAR_OK;
     const lar_json_node *n = &c->json->nodes[s->text_node];
-    lar_error e = lar_canon_find(c, (lar_finding){.rule = LAR_RULE_LR004, .node = s->text_node, .start = n->start, .end = n->end, .edited = c->apply});
+    lar_error e = lar_canon_find(c, (lar_finding){.rule = LAR_RULE_LR004,
+                                                  .node = s->text_node,
+                                                  .start = n->start,
+                                                  .end = n->end,
+                                                  .edited = c->apply});
     if (e || !c->apply) return e;
     want = lar_arena_copy(c->arena, want);
     if (!want.ptr) return LAR_NO_MEMORY;

@@ -82,8 +82,10 @@ static lar_error permute(lar_canon *c, const tool *tools, const uint32_t *order,
 
 static lar_error recall_order(lar_canon *c, tool *tools, uint32_t n, uint32_t *order) {
     lar_hash set = c->tools_norm;
-    bool known = lar_canon_get(c, 'O', set) && c->value.len == HEAD_BYTES + (size_t)n * 8 && apply_order(tools, n, lar_buf_slice(&c->value), order);
-    if (!known && !(lar_canon_get(c, 'Q', c->hash_template) && apply_order(tools, n, lar_buf_slice(&c->value), order))) {
+    bool known = lar_canon_get(c, 'O', set) && c->value.len == HEAD_BYTES + (size_t)n * 8 &&
+                 apply_order(tools, n, lar_buf_slice(&c->value), order);
+    if (!known &&
+        !(lar_canon_get(c, 'Q', c->hash_template) && apply_order(tools, n, lar_buf_slice(&c->value), order))) {
         for (uint32_t i = 0; i < n; i++) order[i] = i;
     }
     bool moved = false;
@@ -91,7 +93,11 @@ static lar_error recall_order(lar_canon *c, tool *tools, uint32_t n, uint32_t *o
     lar_error e = LAR_OK;
     if (moved) {
         const lar_json_node *all = &c->json->nodes[c->view->tools];
-        e = lar_canon_find(c, (lar_finding){.rule = LAR_RULE_LR003, .node = c->view->tools, .start = all->start, .end = all->end, .edited = c->apply});
+        e = lar_canon_find(c, (lar_finding){.rule = LAR_RULE_LR003,
+                                            .node = c->view->tools,
+                                            .start = all->start,
+                                            .end = all->end,
+                                            .edited = c->apply});
     }
     if (!c->apply) {
         for (uint32_t i = 0; i < n; i++) order[i] = i; /* what is sent is what gets remembered */

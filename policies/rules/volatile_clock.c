@@ -8,9 +8,19 @@
  * is no user message that could carry it. 3. a value goes into the block byte for byte. */
 #include "policies/canon_state.h"
 
-enum { VERSION = 1, SEEN = 0, REPEATED = 1, CHANGED = 2, HEAD_BYTES = 10, ROW_BYTES = 9, FACTS_DEFAULT = 4096, FACTS_MAX = 15000 };
+enum {
+    VERSION = 1,
+    SEEN = 0,
+    REPEATED = 1,
+    CHANGED = 2,
+    HEAD_BYTES = 10,
+    ROW_BYTES = 9,
+    FACTS_DEFAULT = 4096,
+    FACTS_MAX = 15000
+};
 
-static const char block_open[] = "\\n\\n<runtime-context note=\\\"Added by the gateway. Facts valid for this turn only; not part of the user's request.\\\">\\n";
+static const char block_open[] =
+    "\\n\\n<runtime-context note=\\\"Added by the gateway. Facts valid for this turn only; not part of the user's request.\\\">\\n";
 static const char block_close[] = "</runtime-context>";
 
 typedef struct evidence {
@@ -36,7 +46,8 @@ static void read_evidence(lar_canon *c, evidence *ev) {
     *ev = (evidence){0};
     if (!lar_canon_get(c, 'T', c->hash_template)) return;
     const uint8_t *p = (const uint8_t *)c->value.ptr;
-    if (p[0] != VERSION || c->value.len != HEAD_BYTES + (size_t)c->span_count * ROW_BYTES || p[1] != c->span_count) return;
+    if (p[0] != VERSION || c->value.len != HEAD_BYTES + (size_t)c->span_count * ROW_BYTES || p[1] != c->span_count)
+        return;
     ev->found = true;
     memcpy(&ev->opener, p + 2, 8);
     for (uint32_t i = 0; i < c->span_count; i++) {
@@ -52,12 +63,14 @@ static lar_error write_evidence(lar_canon *c, const evidence *ev) {
         memcpy(value + HEAD_BYTES + (size_t)i * ROW_BYTES, &ev->value[i], 8);
         value[HEAD_BYTES + (size_t)i * ROW_BYTES + 8] = (char)ev->state[i];
     }
-    return lar_canon_put_value(c, 'T', c->hash_template, lar_slice_of(value, HEAD_BYTES + (size_t)c->span_count * ROW_BYTES));
+    return lar_canon_put_value(c, 'T', c->hash_template,
+                               lar_slice_of(value, HEAD_BYTES + (size_t)c->span_count * ROW_BYTES));
 }
 
 /* A slot counts for other prompts only if its label speaks of the present. */
 static bool slot_changed(lar_canon *c, uint32_t i) {
-    return c->spans[i].key_word && lar_canon_get(c, 'L', lar_clock_slot(unit_of(c, i)->text.text, &c->spans[i])) && c->value.ptr[0] == VERSION;
+    return c->spans[i].key_word && lar_canon_get(c, 'L', lar_clock_slot(unit_of(c, i)->text.text, &c->spans[i])) &&
+           c->value.ptr[0] == VERSION;
 }
 
 static bool shows_now(const lar_canon *c, uint32_t i) {
@@ -93,7 +106,8 @@ static lar_error remember_slots(lar_canon *c, uint32_t moved_now) {
     for (uint32_t i = 0; i < c->span_count; i++) {
         if (!(moved_now >> i & 1) || !c->spans[i].key_word) continue;
         char one = VERSION;
-        lar_error e = lar_canon_put_value(c, 'L', lar_clock_slot(unit_of(c, i)->text.text, &c->spans[i]), lar_slice_of(&one, 1));
+        lar_error e =
+            lar_canon_put_value(c, 'L', lar_clock_slot(unit_of(c, i)->text.text, &c->spans[i]), lar_slice_of(&one, 1));
         if (e) return e;
     }
     return LAR_OK;
@@ -144,8 +158,8 @@ static lar_error decide(lar_canon *c, uint32_t *mask) {
 }
 
 static bool is_mark(char c) {
-    return c == ' ' || c == '\t' || c == '*' || c == '_' || c == '#' || c == '-' || c == '"' || c == '\'' || c == '<' || c == '>' || c == '`' ||
-           c == ':' || c == '=' || c == '(' || c == '[' || c == '{' || c == '|' || c == ',';
+    return c == ' ' || c == '\t' || c == '*' || c == '_' || c == '#' || c == '-' || c == '"' || c == '\'' || c == '<' ||
+           c == '>' || c == '`' || c == ':' || c == '=' || c == '(' || c == '[' || c == '{' || c == '|' || c == ',';
 }
 
 /* "label: value" as a line of the block: the label in plain words, the value's bytes as they stand in the body. */
@@ -210,7 +224,9 @@ lar_error lar_rule_volatile_clock(lar_canon *c) {
     if (c->edit_mask) e = print_facts(c);
     for (uint32_t i = 0; i < c->span_count && !e; i++) {
         const lar_canon_unit *u = unit_of(c, i);
-        e = lar_canon_find(c, (lar_finding){.rule = LAR_RULE_LR001, .node = u->node, .edited = c->edit_mask >> i & 1,
+        e = lar_canon_find(c, (lar_finding){.rule = LAR_RULE_LR001,
+                                            .node = u->node,
+                                            .edited = c->edit_mask >> i & 1,
                                             .start = lar_text_body_offset(&u->text, c->spans[i].start),
                                             .end = lar_text_body_offset(&u->text, c->spans[i].end)});
     }

@@ -7,7 +7,7 @@
  * Memory: a small table per input, with values that can be damaged (byte 0, high bit). */
 #include "base/splice.h"
 #include "policies/canon.h"
-#include "policies/rules/clock.h"
+#include "policies/rules/clock_text.h"
 #include "policies/text.h"
 #include "tests/fuzz/fuzz.h"
 
@@ -69,7 +69,8 @@ static void check_members(const lar_json *a, const lar_json *b) {
     FUZZ_CHECK(a->nodes[0].count == b->nodes[0].count);
     for (uint32_t k = lar_json_first(a, 0); k != LAR_JSON_NONE; k = lar_json_after(a, 0, k)) {
         bool free_to_change = false;
-        for (size_t e = 0; e < sizeof edited / sizeof *edited; e++) free_to_change |= lar_json_eq(a, k, lar_slice_cstr(edited[e]));
+        for (size_t e = 0; e < sizeof edited / sizeof *edited; e++)
+            free_to_change |= lar_json_eq(a, k, lar_slice_cstr(edited[e]));
         uint32_t twin = member(b, lar_json_raw(a, k));
         FUZZ_CHECK(twin != LAR_JSON_NONE);
         if (free_to_change) continue;
@@ -143,7 +144,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (!t) abort();
     lar_arena_init(&t->arena, 4u << 20);
     t->damaged = data[0] & 0x80;
-    static const lar_protocol protocols[] = {LAR_PROTOCOL_CHAT, LAR_PROTOCOL_MESSAGES, LAR_PROTOCOL_RESPONSES, LAR_PROTOCOL_CHAT};
+    static const lar_protocol protocols[] = {LAR_PROTOCOL_CHAT, LAR_PROTOCOL_MESSAGES, LAR_PROTOCOL_RESPONSES,
+                                             LAR_PROTOCOL_CHAT};
     lar_canon_mode mode = (data[0] & 4) ? LAR_CANON_REPORT : LAR_CANON_ON;
     lar_slice rest = lar_slice_of((const char *)data + 1, size - 1);
     check_clocks(rest);

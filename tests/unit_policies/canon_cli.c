@@ -16,8 +16,9 @@ static lar_protocol protocol_of(const char *name) {
 }
 
 static void print_stats(const harness *h) {
-    fprintf(stderr, "error %s turn %u segments %u known %u prefix %llu puts %u fired", lar_error_name(h->error), h->out.turn, h->out.segments,
-            h->out.segments_known, (unsigned long long)h->out.prefix_known_bytes, h->out.put_count);
+    fprintf(stderr, "error %s turn %u segments %u known %u prefix %llu puts %u fired", lar_error_name(h->error),
+            h->out.turn, h->out.segments, h->out.segments_known, (unsigned long long)h->out.prefix_known_bytes,
+            h->out.put_count);
     for (int r = 0; r < LAR_RULE_COUNT; r++) {
         if (h->out.rules_fired >> r & 1) fprintf(stderr, " %s", lar_rule_id((lar_rule)r));
     }
@@ -35,14 +36,19 @@ static void time_it(harness *h, lar_protocol p, lar_slice body, int repeat) {
         if (lar_json_parse(&h->json, body, &limits, &d)) return;
         uint64_t t1 = lar_clock_mono_ns();
         if (lar_request_view_read(&view, &h->json, p, &h->arena, &d)) return;
-        lar_canon_in in = {.view = &view, .options = &h->options, .memory = harness_memory_ops(h->memory), .cache = h->cache,
-                           .scope = h->scope, .now_ms = h->now_ms};
+        lar_canon_in in = {.view = &view,
+                           .options = &h->options,
+                           .memory = harness_memory_ops(h->memory),
+                           .cache = h->cache,
+                           .scope = h->scope,
+                           .now_ms = h->now_ms};
         if (lar_canon_run(&in, &h->arena, &h->out)) return;
         uint64_t t2 = lar_clock_mono_ns();
         parse += t1 - t0;
         canon += t2 - t1;
     }
-    fprintf(stderr, "bytes %zu parse %.1f us canon %.1f us\n", body.len, (double)parse / repeat / 1000, (double)canon / repeat / 1000);
+    fprintf(stderr, "bytes %zu parse %.1f us canon %.1f us\n", body.len, (double)parse / repeat / 1000,
+            (double)canon / repeat / 1000);
 }
 
 int main(int argc, char **argv) {
@@ -54,7 +60,8 @@ int main(int argc, char **argv) {
     for (int i = 1; i < argc; i++) {
         const char *next = i + 1 < argc ? argv[i + 1] : "";
         if (strcmp(argv[i], "--protocol") == 0) protocol = protocol_of(next), i++;
-        else if (strcmp(argv[i], "--mode") == 0) h.options.mode = strcmp(next, "report") == 0 ? LAR_CANON_REPORT : LAR_CANON_ON, i++;
+        else if (strcmp(argv[i], "--mode") == 0)
+            h.options.mode = strcmp(next, "report") == 0 ? LAR_CANON_REPORT : LAR_CANON_ON, i++;
         else if (strcmp(argv[i], "--now") == 0) h.now_ms = strtoll(next, NULL, 10), i++;
         else if (strcmp(argv[i], "--repeat") == 0) repeat = (int)strtol(next, NULL, 10), i++;
         else if (strcmp(argv[i], "--stats") == 0) stats = true;

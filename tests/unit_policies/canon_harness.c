@@ -82,7 +82,8 @@ void harness_memory_damage(harness_memory *m, unsigned seed) {
 }
 
 void harness_init(harness *h) {
-    *h = (harness){.memory = harness_memory_new(), .cache = lar_norm_cache_new(4096), .options = {.mode = LAR_CANON_ON}};
+    *h =
+        (harness){.memory = harness_memory_new(), .cache = lar_norm_cache_new(4096), .options = {.mode = LAR_CANON_ON}};
     lar_json_init(&h->json);
     lar_arena_init(&h->arena, 64u << 20);
     h->scope = lar_hash_of(LAR_SLICE("tenant"));
@@ -105,8 +106,12 @@ char *harness_send(harness *h, lar_protocol p, lar_slice body, size_t *len) {
     if (h->error) return NULL;
     h->error = lar_request_view_read(&view, &h->json, p, &h->arena, &d);
     if (h->error) return NULL;
-    lar_canon_in in = {.view = &view, .options = &h->options, .memory = harness_memory_ops(h->memory), .cache = h->cache,
-                       .scope = h->scope, .now_ms = h->now_ms};
+    lar_canon_in in = {.view = &view,
+                       .options = &h->options,
+                       .memory = harness_memory_ops(h->memory),
+                       .cache = h->cache,
+                       .scope = h->scope,
+                       .now_ms = h->now_ms};
     h->error = lar_canon_run(&in, &h->arena, &h->out);
     if (!h->error) lar_canon_commit(&h->out, in.memory);
     struct iovec *iov = calloc(lar_splices_iov_max(&h->out.splices) + 1, sizeof *iov);

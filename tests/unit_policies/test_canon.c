@@ -11,7 +11,8 @@
 #include "canon_harness.h"
 
 #define POINTER "(see the latest <runtime-context>)"
-#define OPEN "\\n\\n<runtime-context note=\\\"Added by the gateway. Facts valid for this turn only; not part of the user's request.\\\">\\n"
+#define OPEN                                                                                                           \
+    "\\n\\n<runtime-context note=\\\"Added by the gateway. Facts valid for this turn only; not part of the user's request.\\\">\\n"
 #define CLOSE "\\n</runtime-context>"
 
 static void expect_as(harness *h, lar_protocol p, const char *body, const char *want) {
@@ -40,19 +41,28 @@ static void test_clock_moves_and_is_recalled(void **state) {
     same(&h, CHAT(AT("15:42"), USER("a")));
     assert_true(seen(&h, LAR_RULE_LR001));
     assert_false(fired(&h, LAR_RULE_LR001));
-    expect(&h, CHAT(AT("16:10"), USER("a") "," ASSISTANT("b") "," USER("c")), CHAT(MOVED, USER("a") "," ASSISTANT("b") "," USER("c" FACT("16:10"))));
+    expect(&h, CHAT(AT("16:10"), USER("a") "," ASSISTANT("b") "," USER("c")),
+           CHAT(MOVED, USER("a") "," ASSISTANT("b") "," USER("c" FACT("16:10"))));
     assert_true(fired(&h, LAR_RULE_LR001));
     /* a tool round: the same bytes; the next turn: the old block stays, a new one comes */
-    expect(&h, CHAT(AT("16:20"), USER("a") "," ASSISTANT("b") "," USER("c") "," ASSISTANT("d") ",{\"role\":\"tool\",\"content\":\"t\"}"),
-           CHAT(MOVED, USER("a") "," ASSISTANT("b") "," USER("c" FACT("16:10")) "," ASSISTANT("d") ",{\"role\":\"tool\",\"content\":\"t\"}"));
+    expect(&h,
+           CHAT(AT("16:20"),
+                USER("a") "," ASSISTANT("b") "," USER("c") "," ASSISTANT("d") ",{\"role\":\"tool\",\"content\":\"t\"}"),
+           CHAT(MOVED, USER("a") "," ASSISTANT("b") "," USER("c" FACT("16:10")) "," ASSISTANT(
+                           "d") ",{\"role\":\"tool\",\"content\":\"t\"}"));
     expect(&h, CHAT(AT("17:00"), USER("a") "," ASSISTANT("b") "," USER("c") "," ASSISTANT("d") "," USER("e")),
-           CHAT(MOVED, USER("a") "," ASSISTANT("b") "," USER("c" FACT("16:10")) "," ASSISTANT("d") "," USER("e" FACT("17:00"))));
+           CHAT(MOVED, USER("a") "," ASSISTANT("b") "," USER("c" FACT("16:10")) "," ASSISTANT("d") "," USER(
+                           "e" FACT("17:00"))));
     /* regenerated: the facts of now */
     expect(&h, CHAT(AT("17:30"), USER("a") "," ASSISTANT("b") "," USER("c") "," ASSISTANT("d") "," USER("e")),
-           CHAT(MOVED, USER("a") "," ASSISTANT("b") "," USER("c" FACT("16:10")) "," ASSISTANT("d") "," USER("e" FACT("17:30"))));
+           CHAT(MOVED, USER("a") "," ASSISTANT("b") "," USER("c" FACT("16:10")) "," ASSISTANT("d") "," USER(
+                           "e" FACT("17:30"))));
     /* a clock that stands still: said once */
-    expect(&h, CHAT(AT("17:30"), USER("a") "," ASSISTANT("b") "," USER("c") "," ASSISTANT("d") "," USER("e") "," ASSISTANT("f") "," USER("g")),
-           CHAT(MOVED, USER("a") "," ASSISTANT("b") "," USER("c" FACT("16:10")) "," ASSISTANT("d") "," USER("e" FACT("17:30")) "," ASSISTANT("f") "," USER("g")));
+    expect(&h,
+           CHAT(AT("17:30"), USER("a") "," ASSISTANT("b") "," USER("c") "," ASSISTANT("d") "," USER("e") "," ASSISTANT(
+                                 "f") "," USER("g")),
+           CHAT(MOVED, USER("a") "," ASSISTANT("b") "," USER("c" FACT("16:10")) "," ASSISTANT("d") "," USER(
+                           "e" FACT("17:30")) "," ASSISTANT("f") "," USER("g")));
     /* another prompt with that label: at first sight */
     expect(&h, CHAT("You are B. Current time: 2031-04-09T08:00:00Z", USER("x")),
            CHAT("You are B. Current time: " POINTER, USER("x" OPEN "Current time: 2031-04-09T08:00:00Z" CLOSE)));
@@ -66,11 +76,14 @@ static void test_conversations_that_begin_alike(void **state) {
     harness_init(&h);
     same(&h, CHAT(AT("00:00"), USER("warm up")));
     expect(&h, CHAT(AT("01:00"), USER("hi")), CHAT(MOVED, USER("hi" FACT("01:00"))));
-    expect(&h, CHAT(AT("01:10"), USER("hi") "," ASSISTANT("one") "," USER("x")), CHAT(MOVED, USER("hi" FACT("01:00")) "," ASSISTANT("one") "," USER("x" FACT("01:10"))));
+    expect(&h, CHAT(AT("01:10"), USER("hi") "," ASSISTANT("one") "," USER("x")),
+           CHAT(MOVED, USER("hi" FACT("01:00")) "," ASSISTANT("one") "," USER("x" FACT("01:10"))));
     expect(&h, CHAT(AT("02:00"), USER("hi")), CHAT(MOVED, USER("hi" FACT("02:00"))));
-    expect(&h, CHAT(AT("02:10"), USER("hi") "," ASSISTANT("two") "," USER("y")), CHAT(MOVED, USER("hi" FACT("02:00")) "," ASSISTANT("two") "," USER("y" FACT("02:10"))));
+    expect(&h, CHAT(AT("02:10"), USER("hi") "," ASSISTANT("two") "," USER("y")),
+           CHAT(MOVED, USER("hi" FACT("02:00")) "," ASSISTANT("two") "," USER("y" FACT("02:10"))));
     expect(&h, CHAT(AT("03:00"), USER("hi") "," ASSISTANT("one") "," USER("x") "," ASSISTANT("z") "," USER("w")),
-           CHAT(MOVED, USER("hi" FACT("01:00")) "," ASSISTANT("one") "," USER("x" FACT("01:10")) "," ASSISTANT("z") "," USER("w" FACT("03:00"))));
+           CHAT(MOVED, USER("hi" FACT("01:00")) "," ASSISTANT("one") "," USER("x" FACT("01:10")) "," ASSISTANT(
+                           "z") "," USER("w" FACT("03:00"))));
     harness_release(&h);
 }
 
@@ -85,8 +98,14 @@ static void test_replay_reads_the_time_of_now(void **state) {
         snprintf(body, sizeof body, CHAT("Current time: 2031-04-09T0%d:00:00Z\\n\\nYou are careful.", USER("hi")), run);
         snprintf(want, sizeof want, CHAT(MOVED, USER("hi" OPEN "Current time: 2031-04-09T0%d:00:00Z" CLOSE)), run);
         expect(&h, body, want);
-        snprintf(body, sizeof body, CHAT("Current time: 2031-04-09T0%d:00:20Z\\n\\nYou are careful.", USER("hi") "," ASSISTANT("call") ",{\"role\":\"tool\",\"content\":\"t\"}"), run);
-        snprintf(want, sizeof want, CHAT(MOVED, USER("hi" OPEN "Current time: 2031-04-09T0%d:00:00Z" CLOSE) "," ASSISTANT("call") ",{\"role\":\"tool\",\"content\":\"t\"}"), run);
+        snprintf(body, sizeof body,
+                 CHAT("Current time: 2031-04-09T0%d:00:20Z\\n\\nYou are careful.",
+                      USER("hi") "," ASSISTANT("call") ",{\"role\":\"tool\",\"content\":\"t\"}"),
+                 run);
+        snprintf(want, sizeof want,
+                 CHAT(MOVED, USER("hi" OPEN "Current time: 2031-04-09T0%d:00:00Z" CLOSE) "," ASSISTANT(
+                                 "call") ",{\"role\":\"tool\",\"content\":\"t\"}"),
+                 run);
         expect(&h, body, want);
     }
     harness_release(&h);
@@ -99,14 +118,16 @@ static void test_constants_stay(void **state) {
     /* a fixed clock over many chats */
     for (int i = 0; i < 40; i++) {
         char body[512];
-        snprintf(body, sizeof body, CHAT("The current time is 2024-05-15 15:00:00 EST. Policy v%d.", USER("q%d")), 1, i % 7);
+        snprintf(body, sizeof body, CHAT("The current time is 2024-05-15 15:00:00 EST. Policy v%d.", USER("q%d")), 1,
+                 i % 7);
         same(&h, body);
     }
     /* another fixed clock in each of many prompts, constant over its conversation */
     for (int i = 0; i < 60; i++) {
         for (int call = 0; call < 3; call++) {
             char body[1024];
-            snprintf(body, sizeof body, CHAT("Task %d. The time is 2024-05-15 1%d:%02d:00 EST.", USER("q") "%s"), i, i % 10, i, call ? "," ASSISTANT("r") "," USER("s") : "");
+            snprintf(body, sizeof body, CHAT("Task %d. The time is 2024-05-15 1%d:%02d:00 EST.", USER("q") "%s"), i,
+                     i % 10, i, call ? "," ASSISTANT("r") "," USER("s") : "");
             same(&h, body);
         }
     }
@@ -114,7 +135,9 @@ static void test_constants_stay(void **state) {
     for (int i = 0; i < 30; i++) {
         for (int call = 0; call < 3; call++) {
             char body[1024];
-            snprintf(body, sizeof body, CHAT("One task. The time is 2024-05-15 1%d:%02d:00 EST.", USER("question %d") "%s"), i % 10, i, i, call ? "," ASSISTANT("r") "," USER("s") : "");
+            snprintf(body, sizeof body,
+                     CHAT("One task. The time is 2024-05-15 1%d:%02d:00 EST.", USER("question %d") "%s"), i % 10, i, i,
+                     call ? "," ASSISTANT("r") "," USER("s") : "");
             same(&h, body);
         }
     }
@@ -126,7 +149,10 @@ static void test_constants_stay(void **state) {
     /* examples, code, look-alikes that vary */
     for (int i = 0; i < 5; i++) {
         char body[1024];
-        snprintf(body, sizeof body, CHAT("Use gpt-4o-2024-08-0%d, e.g. 2031-04-09 15:15:4%d.\\n```\\n2031-04-09 15:15:4%d now\\n```", USER("q")), i, i, i);
+        snprintf(body, sizeof body,
+                 CHAT("Use gpt-4o-2024-08-0%d, e.g. 2031-04-09 15:15:4%d.\\n```\\n2031-04-09 15:15:4%d now\\n```",
+                      USER("q")),
+                 i, i, i);
         same(&h, body);
     }
     harness_release(&h);
@@ -137,7 +163,8 @@ static void test_clock_that_shows_now(void **state) {
     harness h;
     harness_init(&h);
     h.now_ms = 1933485342000; /* 2031-04-09T07:15:42Z */
-    expect(&h, CHAT("Now: 2031-04-09 15:15:40", USER("a")), CHAT("Now: " POINTER, USER("a" OPEN "Now: 2031-04-09 15:15:40" CLOSE)));
+    expect(&h, CHAT("Now: 2031-04-09 15:15:40", USER("a")),
+           CHAT("Now: " POINTER, USER("a" OPEN "Now: 2031-04-09 15:15:40" CLOSE)));
     same(&h, CHAT("The current time is 2024-05-15 15:00:00 EST", USER("a")));
     same(&h, CHAT("Deadline 2031-04-09 15:15:40", USER("a")));
     harness_release(&h);
@@ -147,23 +174,34 @@ static void test_escapes_map(void **state) {
     (void)state;
     harness h;
     harness_init(&h);
-    same(&h, CHAT("\\u4f60\\u597d \\\"x\\\"\\t\\ud83d\\ude00\\n\\u5f53\\u524d\\u65f6\\u95f4\\uff1a2031\\u5e744\\u67089\\u65e5 15\\u65f615\\u5206\\n\\\\end", USER("a")));
-    expect(&h, CHAT("\\u4f60\\u597d \\\"x\\\"\\t\\ud83d\\ude00\\n\\u5f53\\u524d\\u65f6\\u95f4\\uff1a2031\\u5e744\\u67089\\u65e5 15\\u65f616\\u5206\\n\\\\end", USER("a\\\"")),
-           CHAT("\\u4f60\\u597d \\\"x\\\"\\t\\ud83d\\ude00\\n\\u5f53\\u524d\\u65f6\\u95f4\\uff1a" POINTER "\\n\\\\end",
-                USER("a\\\"" OPEN "当前时间: 2031\\u5e744\\u67089\\u65e5 15\\u65f616\\u5206" CLOSE)));
+    same(
+        &h,
+        CHAT(
+            "\\u4f60\\u597d \\\"x\\\"\\t\\ud83d\\ude00\\n\\u5f53\\u524d\\u65f6\\u95f4\\uff1a2031\\u5e744\\u67089\\u65e5 15\\u65f615\\u5206\\n\\\\end",
+            USER("a")));
+    expect(
+        &h,
+        CHAT(
+            "\\u4f60\\u597d \\\"x\\\"\\t\\ud83d\\ude00\\n\\u5f53\\u524d\\u65f6\\u95f4\\uff1a2031\\u5e744\\u67089\\u65e5 15\\u65f616\\u5206\\n\\\\end",
+            USER("a\\\"")),
+        CHAT("\\u4f60\\u597d \\\"x\\\"\\t\\ud83d\\ude00\\n\\u5f53\\u524d\\u65f6\\u95f4\\uff1a" POINTER "\\n\\\\end",
+             USER("a\\\"" OPEN "当前时间: 2031\\u5e744\\u67089\\u65e5 15\\u65f616\\u5206" CLOSE)));
     harness_release(&h);
 }
 
 static void test_nowhere_to_put_it(void **state) {
     (void)state;
-    static const char *const rests[] = {ASSISTANT("x"), "{\"role\":\"user\",\"content\":null}", "{\"role\":\"user\",\"content\":[]}", "{\"role\":\"user\"}",
-                                        "{\"role\":\"user\",\"content\":[\"bare\"]}", "{\"role\":\"wizard\",\"content\":\"x\"}"};
+    static const char *const rests[] = {
+        ASSISTANT("x"),        "{\"role\":\"user\",\"content\":null}",       "{\"role\":\"user\",\"content\":[]}",
+        "{\"role\":\"user\"}", "{\"role\":\"user\",\"content\":[\"bare\"]}", "{\"role\":\"wizard\",\"content\":\"x\"}"};
     for (size_t i = 0; i < sizeof rests / sizeof *rests; i++) {
         harness h;
         harness_init(&h);
         for (int k = 0; k < 4; k++) {
             char body[512];
-            snprintf(body, sizeof body, "{\"messages\":[{\"role\":\"system\",\"content\":\"Current time: 2031-04-09T07:15:4%dZ\"},%s]}", k, rests[i]);
+            snprintf(body, sizeof body,
+                     "{\"messages\":[{\"role\":\"system\",\"content\":\"Current time: 2031-04-09T07:15:4%dZ\"},%s]}", k,
+                     rests[i]);
             same(&h, body);
         }
         harness_release(&h);
@@ -182,14 +220,22 @@ static void test_billing(void **state) {
     same(&h, CHAT("You\\nx-acme-billing-header: cch=1;", USER("a")));
     same(&h, CHAT("x-billing-header: cch=1;\\nYou", USER("a")));
     same(&h, CHAT("You are.", USER("x-acme-billing-header: cch=1;\\na")));
-    expect_as(&h, LAR_PROTOCOL_MESSAGES,
-              "{\"system\":[ {\"type\":\"text\",\"text\":\"x-anthropic-billing-header: cc_version=2.1.177.01c; cch=36ee5;\"} , {\"type\":\"text\",\"text\":\"You\"}],\"messages\":[" USER("a") "]}",
-              "{\"system\":[ {\"type\":\"text\",\"text\":\"You\"}],\"messages\":[" USER("a") "]}");
-    expect_as(&h, LAR_PROTOCOL_MESSAGES,
-              "{\"system\":[{\"type\":\"text\",\"text\":\"x-anthropic-billing-header: cch=36ee5;\",\"cache_control\":{\"type\":\"ephemeral\"}},{\"type\":\"text\",\"text\":\"You\"}],\"messages\":[" USER("a") "]}",
-              "{\"system\":[{\"type\":\"text\",\"text\":\"x-anthropic-billing-header: -\",\"cache_control\":{\"type\":\"ephemeral\"}},{\"type\":\"text\",\"text\":\"You\"}],\"messages\":[" USER("a") "]}");
-    expect_as(&h, LAR_PROTOCOL_MESSAGES, "{\"system\":[{\"type\":\"text\",\"text\":\"x-anthropic-billing-header: cch=36ee5;\"}],\"messages\":[" USER("a") "]}",
-              "{\"system\":[{\"type\":\"text\",\"text\":\"x-anthropic-billing-header: -\"}],\"messages\":[" USER("a") "]}");
+    expect_as(
+        &h, LAR_PROTOCOL_MESSAGES,
+        "{\"system\":[ {\"type\":\"text\",\"text\":\"x-anthropic-billing-header: cc_version=2.1.177.01c; cch=36ee5;\"} , {\"type\":\"text\",\"text\":\"You\"}],\"messages\":[" USER(
+            "a") "]}",
+        "{\"system\":[ {\"type\":\"text\",\"text\":\"You\"}],\"messages\":[" USER("a") "]}");
+    expect_as(
+        &h, LAR_PROTOCOL_MESSAGES,
+        "{\"system\":[{\"type\":\"text\",\"text\":\"x-anthropic-billing-header: cch=36ee5;\",\"cache_control\":{\"type\":\"ephemeral\"}},{\"type\":\"text\",\"text\":\"You\"}],\"messages\":[" USER(
+            "a") "]}",
+        "{\"system\":[{\"type\":\"text\",\"text\":\"x-anthropic-billing-header: -\",\"cache_control\":{\"type\":\"ephemeral\"}},{\"type\":\"text\",\"text\":\"You\"}],\"messages\":[" USER(
+            "a") "]}");
+    expect_as(
+        &h, LAR_PROTOCOL_MESSAGES,
+        "{\"system\":[{\"type\":\"text\",\"text\":\"x-anthropic-billing-header: cch=36ee5;\"}],\"messages\":[" USER(
+            "a") "]}",
+        "{\"system\":[{\"type\":\"text\",\"text\":\"x-anthropic-billing-header: -\"}],\"messages\":[" USER("a") "]}");
     h.options.rules_off = 1ull << LAR_RULE_LR002;
     same(&h, CHAT("x-acme-billing-header: v=2.1; cch=36ee5;\\nYou are.", USER("a")));
     harness_release(&h);
@@ -206,13 +252,19 @@ static void test_tools(void **state) {
     expect(&h, TOOLS(TOOL("c") ", " TOOL("a") " ,\t" TOOL("b")), TOOLS(TOOL("b") ", " TOOL("a") " ,\t" TOOL("c")));
     assert_true(fired(&h, LAR_RULE_LR003));
     /* bytes stay the client's own, also when its members come in another order */
-    expect(&h, TOOLS("{\"function\":{\"parameters\":{\"n\":1.0},\"name\":\"c\"},\"type\":\"function\"}," TOOL("b") "," TOOL("a")),
-           TOOLS(TOOL("b") "," TOOL("a") ",{\"function\":{\"parameters\":{\"n\":1.0},\"name\":\"c\"},\"type\":\"function\"}"));
+    expect(&h,
+           TOOLS("{\"function\":{\"parameters\":{\"n\":1.0},\"name\":\"c\"},\"type\":\"function\"}," TOOL("b") "," TOOL(
+               "a")),
+           TOOLS(TOOL("b") "," TOOL(
+               "a") ",{\"function\":{\"parameters\":{\"n\":1.0},\"name\":\"c\"},\"type\":\"function\"}"));
     /* 1.0 is not 1: another set; it has nothing of the last one whole, so it goes as it is */
     same(&h, TOOLS("{\"type\":\"function\",\"function\":{\"name\":\"c\",\"parameters\":{\"n\":1}}}," TOOL("a")));
     /* a set that grows keeps what is known in front */
-    expect(&h, TOOLS(TOOL("z") "," TOOL("a") ",{\"type\":\"function\",\"function\":{\"name\":\"c\",\"parameters\":{\"n\":1}}}"),
-           TOOLS("{\"type\":\"function\",\"function\":{\"name\":\"c\",\"parameters\":{\"n\":1}}}," TOOL("a") "," TOOL("z")));
+    expect(&h,
+           TOOLS(TOOL("z") "," TOOL(
+               "a") ",{\"type\":\"function\",\"function\":{\"name\":\"c\",\"parameters\":{\"n\":1}}}"),
+           TOOLS("{\"type\":\"function\",\"function\":{\"name\":\"c\",\"parameters\":{\"n\":1}}}," TOOL("a") "," TOOL(
+               "z")));
     /* twins, strange elements */
     same(&h, TOOLS(TOOL("a") "," TOOL("a") ",null,5,\"x\""));
     expect(&h, TOOLS("5," TOOL("a") ",\"x\"," TOOL("a") ",null"), TOOLS(TOOL("a") "," TOOL("a") ",null,5,\"x\""));
@@ -228,13 +280,18 @@ static void test_form(void **state) {
     expect(&h, CHAT("\xEF\xBB\xBFOne\\r\\nTwo \\n\\n", USER("a")), CHAT("One\\nTwo\\n", USER("a")));
     assert_true(fired(&h, LAR_RULE_LR004));
     expect(&h, CHAT("\\ufeffOne\\u000aTwo", USER("a")), CHAT("One\\u000aTwo\\n", USER("a")));
-    expect(&h, CHAT("One\\rTwo\\n", USER("a\\n") "," ASSISTANT("b\\n ") "," USER("c")), CHAT("One\\nTwo\\n", USER("a") "," ASSISTANT("b\\n ") "," USER("c")));
+    expect(&h, CHAT("One\\rTwo\\n", USER("a\\n") "," ASSISTANT("b\\n ") "," USER("c")),
+           CHAT("One\\nTwo\\n", USER("a") "," ASSISTANT("b\\n ") "," USER("c")));
     same(&h, CHAT("One \\nTwo\\n", USER("a"))); /* blanks inside are meaning */
     same(&h, CHAT("A\\r\\nB\\nC\\r\\n\\t", USER("a")));
     expect(&h, CHAT("A\\nB\\nC", USER("a")), CHAT("A\\r\\nB\\nC\\r\\n\\t", USER("a")));
     /* a string and an array with that text are one text */
-    expect(&h, "{\"model\":\"m\",\"messages\":[{\"role\":\"system\",\"content\":[{\"type\":\"text\",\"text\":\"One\\r\\nTwo\"}]}," USER("a") "]}",
-           "{\"model\":\"m\",\"messages\":[{\"role\":\"system\",\"content\":[{\"type\":\"text\",\"text\":\"One\\nTwo\\n\"}]}," USER("a") "]}");
+    expect(
+        &h,
+        "{\"model\":\"m\",\"messages\":[{\"role\":\"system\",\"content\":[{\"type\":\"text\",\"text\":\"One\\r\\nTwo\"}]}," USER(
+            "a") "]}",
+        "{\"model\":\"m\",\"messages\":[{\"role\":\"system\",\"content\":[{\"type\":\"text\",\"text\":\"One\\nTwo\\n\"}]}," USER(
+            "a") "]}");
     harness_release(&h);
 }
 
@@ -264,24 +321,37 @@ static void test_other_protocols(void **state) {
     (void)state;
     harness h;
     harness_init(&h);
-#define MSG(t, content) "{\"system\":[{\"type\":\"text\",\"text\":\"Be brief.\"},{\"type\":\"text\",\"text\":\"Current time: 2031-04-09T07:" t "Z\"}],\"messages\":[{\"role\":\"user\",\"content\":" content "}]}"
+#define MSG(t, content) \
+    "{\"system\":[{\"type\":\"text\",\"text\":\"Be brief.\"},{\"type\":\"text\",\"text\":\"Current time: 2031-04-09T07:" t \
+    "Z\"}],\"messages\":[{\"role\":\"user\",\"content\":" content "}]}"
     const lar_protocol p = LAR_PROTOCOL_MESSAGES;
-    expect_as(&h, p, MSG("15:42", "[{\"type\":\"text\",\"text\":\"a\"}]"), MSG("15:42", "[{\"type\":\"text\",\"text\":\"a\"}]"));
-    expect_as(&h, p, MSG("15:50", "[{\"type\":\"text\",\"text\":\"a\",\"cache_control\":{\"type\":\"ephemeral\"}} ]"),
-              "{\"system\":[{\"type\":\"text\",\"text\":\"Be brief.\"},{\"type\":\"text\",\"text\":\"Current time: " POINTER "\"}],\"messages\":[{\"role\":\"user\",\"content\":"
-              "[{\"type\":\"text\",\"text\":\"a\",\"cache_control\":{\"type\":\"ephemeral\"}},{\"type\":\"text\",\"text\":\"" FACT("15:50") "\"} ]}]}");
+    expect_as(&h, p, MSG("15:42", "[{\"type\":\"text\",\"text\":\"a\"}]"),
+              MSG("15:42", "[{\"type\":\"text\",\"text\":\"a\"}]"));
+    expect_as(
+        &h, p, MSG("15:50", "[{\"type\":\"text\",\"text\":\"a\",\"cache_control\":{\"type\":\"ephemeral\"}} ]"),
+        "{\"system\":[{\"type\":\"text\",\"text\":\"Be brief.\"},{\"type\":\"text\",\"text\":\"Current time: " POINTER
+        "\"}],\"messages\":[{\"role\":\"user\",\"content\":"
+        "[{\"type\":\"text\",\"text\":\"a\",\"cache_control\":{\"type\":\"ephemeral\"}},{\"type\":\"text\",\"text\":\"" FACT(
+            "15:50") "\"} ]}]}");
     /* the marker has moved on, the message has become a string: still the same message */
-#define TWO(first, t) "{\"system\":[{\"type\":\"text\",\"text\":\"Be brief.\"},{\"type\":\"text\",\"text\":\"Current time: " t "\"}],\"messages\":[{\"role\":\"user\",\"content\":\"" first "\"}," \
-                      ASSISTANT("b") ",{\"role\":\"user\",\"content\":[{\"type\":\"tool_result\",\"content\":\"r\"}]}]}"
+#define TWO(first, t)                                                                                                  \
+    "{\"system\":[{\"type\":\"text\",\"text\":\"Be brief.\"},{\"type\":\"text\",\"text\":\"Current time: " t           \
+    "\"}],\"messages\":[{\"role\":\"user\",\"content\":\"" first                                                       \
+    "\"}," ASSISTANT("b") ",{\"role\":\"user\",\"content\":[{\"type\":\"tool_result\",\"content\":\"r\"}]}]}"
     expect_as(&h, p, TWO("a", "2031-04-09T07:16:00Z"), TWO("a" FACT("15:50"), POINTER));
     harness_release(&h);
 
     harness_init(&h);
     const lar_protocol r = LAR_PROTOCOL_RESPONSES;
-    expect_as(&h, r, "{\"instructions\":\"Current time: 2031-04-09T07:15:42Z\",\"input\":\"a\"}", "{\"instructions\":\"Current time: 2031-04-09T07:15:42Z\",\"input\":\"a\"}");
-    expect_as(&h, r, "{\"instructions\":\"Current time: 2031-04-09T07:15:50Z\",\"input\":\"a\"}", "{\"instructions\":\"Current time: " POINTER "\",\"input\":\"a" FACT("15:50") "\"}");
-    expect_as(&h, r, "{\"input\":[{\"role\":\"user\",\"content\":[{\"type\":\"input_text\",\"text\":\"a\"}]}],\"instructions\":\"Current time: 2031-04-09T07:15:55Z\"}",
-              "{\"input\":[{\"role\":\"user\",\"content\":[{\"type\":\"input_text\",\"text\":\"a\"},{\"type\":\"input_text\",\"text\":\"" FACT("15:55") "\"}]}],\"instructions\":\"Current time: " POINTER "\"}");
+    expect_as(&h, r, "{\"instructions\":\"Current time: 2031-04-09T07:15:42Z\",\"input\":\"a\"}",
+              "{\"instructions\":\"Current time: 2031-04-09T07:15:42Z\",\"input\":\"a\"}");
+    expect_as(&h, r, "{\"instructions\":\"Current time: 2031-04-09T07:15:50Z\",\"input\":\"a\"}",
+              "{\"instructions\":\"Current time: " POINTER "\",\"input\":\"a" FACT("15:50") "\"}");
+    expect_as(
+        &h, r,
+        "{\"input\":[{\"role\":\"user\",\"content\":[{\"type\":\"input_text\",\"text\":\"a\"}]}],\"instructions\":\"Current time: 2031-04-09T07:15:55Z\"}",
+        "{\"input\":[{\"role\":\"user\",\"content\":[{\"type\":\"input_text\",\"text\":\"a\"},{\"type\":\"input_text\",\"text\":\"" FACT(
+            "15:55") "\"}]}],\"instructions\":\"Current time: " POINTER "\"}");
     for (int i = 0; i < 3; i++) {
         char body[256];
         snprintf(body, sizeof body, "{\"prompt\":\"Current time: 2031-04-09T07:15:4%dZ\"}", i);
@@ -300,7 +370,8 @@ static void test_scopes_are_apart(void **state) {
     h.scope = lar_hash_of(LAR_SLICE("another tenant"));
     same(&h, CHAT(AT("15:50"), USER("a")));
     h.scope = lar_hash_of(LAR_SLICE("tenant"));
-    same(&h, "{\"model\":\"m\",\"user\":\"u2\",\"messages\":[{\"role\":\"system\",\"content\":\"" AT("15:51") "\"}," USER("a") "]}");
+    same(&h, "{\"model\":\"m\",\"user\":\"u2\",\"messages\":[{\"role\":\"system\",\"content\":\"" AT(
+                 "15:51") "\"}," USER("a") "]}");
     same(&h, "{\"model\":\"n\",\"messages\":[{\"role\":\"system\",\"content\":\"" AT("15:52") "\"}," USER("a") "]}");
     expect(&h, CHAT(AT("15:53"), USER("a")), CHAT(MOVED, USER("a" FACT("15:53"))));
     harness_release(&h);
@@ -346,7 +417,10 @@ static void test_twice_is_once(void **state) {
     size_t len, again_len;
     for (int i = 0; i < 3; i++) {
         char body[512];
-        snprintf(body, sizeof body, CHAT("x-acme-billing-header: cch=%d;\\nCurrent time: 2031-04-09T07:16:0%dZ\\n\\nYou are careful.", USER("a")), i, i);
+        snprintf(body, sizeof body,
+                 CHAT("x-acme-billing-header: cch=%d;\\nCurrent time: 2031-04-09T07:16:0%dZ\\n\\nYou are careful.",
+                      USER("a")),
+                 i, i);
         char *once = harness_send(&h, LAR_PROTOCOL_CHAT, lar_slice_cstr(body), &len);
         assert_string_not_equal(once, body);
         char *twice = harness_send(&h, LAR_PROTOCOL_CHAT, lar_slice_of(once, len), &again_len);
@@ -400,7 +474,8 @@ static void test_hostile(void **state) {
     harness_init(&h);
     for (size_t i = 0; i < sizeof bodies / sizeof *bodies; i++) {
         for (int k = 0; k < 3; k++) {
-            for (lar_protocol p = LAR_PROTOCOL_NONE; p < LAR_PROTOCOL_COUNT; p = (lar_protocol)(p + 1)) expect_as(&h, p, bodies[i], bodies[i]);
+            for (lar_protocol p = LAR_PROTOCOL_NONE; p < LAR_PROTOCOL_COUNT; p = (lar_protocol)(p + 1))
+                expect_as(&h, p, bodies[i], bodies[i]);
         }
     }
     harness_release(&h);
@@ -409,8 +484,12 @@ static void test_hostile(void **state) {
 static char *long_chat(int messages, int clock) {
     size_t cap = (size_t)messages * 64 + 512, n = 0;
     char *b = malloc(cap);
-    n += (size_t)snprintf(b + n, cap - n, "{\"messages\":[{\"role\":\"system\",\"content\":\"Current time: 2031-04-09T07:15:%02dZ\"}", clock);
-    for (int i = 0; i < messages; i++) n += (size_t)snprintf(b + n, cap - n, ",{\"role\":\"%s\",\"content\":\"m%d\\n\"}", i % 2 ? "assistant" : "user", i);
+    n += (size_t)snprintf(b + n, cap - n,
+                          "{\"messages\":[{\"role\":\"system\",\"content\":\"Current time: 2031-04-09T07:15:%02dZ\"}",
+                          clock);
+    for (int i = 0; i < messages; i++)
+        n += (size_t)snprintf(b + n, cap - n, ",{\"role\":\"%s\",\"content\":\"m%d\\n\"}", i % 2 ? "assistant" : "user",
+                              i);
     (void)snprintf(b + n, cap - n, "]}");
     return b;
 }
@@ -478,11 +557,14 @@ static void test_without_memory(void **state) {
     lar_diag d;
     lar_canon_out out;
     h.now_ms = 1933485342000;
-    assert_int_equal(lar_json_parse(&h.json, LAR_SLICE(CHAT("x-acme-billing-header: cch=1;\\n" AT("15:42"), USER("a"))), &limits, &d), LAR_OK);
+    assert_int_equal(lar_json_parse(&h.json, LAR_SLICE(CHAT("x-acme-billing-header: cch=1;\\n" AT("15:42"), USER("a"))),
+                                    &limits, &d),
+                     LAR_OK);
     assert_int_equal(lar_request_view_read(&v, &h.json, LAR_PROTOCOL_CHAT, &h.arena, &d), LAR_OK);
     lar_canon_in in = {.view = &v, .options = &h.options, .scope = h.scope, .now_ms = h.now_ms};
     assert_int_equal(lar_canon_run(&in, &h.arena, &out), LAR_OK);
-    assert_int_equal(out.rules_fired, 1ull << LAR_RULE_LR002); /* it needs no memory; a moved clock would have to be recalled */
+    assert_int_equal(out.rules_fired,
+                     1ull << LAR_RULE_LR002); /* it needs no memory; a moved clock would have to be recalled */
     assert_int_equal(out.put_count, 0);
     lar_canon_commit(&out, NULL);
     harness_release(&h);
@@ -496,8 +578,12 @@ static void test_damaged_memory(void **state) {
         harness_init(&h);
         for (int k = 0; k < 12; k++) {
             char body[1024];
-            snprintf(body, sizeof body, "{\"messages\":[{\"role\":\"system\",\"content\":\"Current time: 2031-04-09T07:15:%02dZ\\r\\nYou.%s\"}," USER("first question")
-                     "," ASSISTANT("first answer") "," USER("second question") "],\"tools\":[" TOOL("a") "," TOOL("b") "]}", 10 + k, k % 2 ? "\\n" : "");
+            snprintf(
+                body, sizeof body,
+                "{\"messages\":[{\"role\":\"system\",\"content\":\"Current time: 2031-04-09T07:15:%02dZ\\r\\nYou.%s\"}," USER(
+                    "first question") "," ASSISTANT("first answer") "," USER("second question")
+                        "],\"tools\":[" TOOL("a") "," TOOL("b") "]}",
+                10 + k, k % 2 ? "\\n" : "");
             size_t len;
             char *sent = harness_send(&h, LAR_PROTOCOL_CHAT, lar_slice_cstr(body), &len);
             assert_non_null(sent);
@@ -538,13 +624,28 @@ static void test_rule_table(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_clock_moves_and_is_recalled), cmocka_unit_test(test_conversations_that_begin_alike),
-        cmocka_unit_test(test_replay_reads_the_time_of_now), cmocka_unit_test(test_constants_stay), cmocka_unit_test(test_clock_that_shows_now),
-        cmocka_unit_test(test_escapes_map), cmocka_unit_test(test_nowhere_to_put_it), cmocka_unit_test(test_billing), cmocka_unit_test(test_tools),
-        cmocka_unit_test(test_form), cmocka_unit_test(test_many_line_ends), cmocka_unit_test(test_other_protocols), cmocka_unit_test(test_scopes_are_apart),
-        cmocka_unit_test(test_report_mode), cmocka_unit_test(test_twice_is_once), cmocka_unit_test(test_prefix_prediction), cmocka_unit_test(test_hostile),
-        cmocka_unit_test(test_ten_thousand_messages), cmocka_unit_test(test_tiny_arenas), cmocka_unit_test(test_without_memory),
-        cmocka_unit_test(test_damaged_memory), cmocka_unit_test(test_facts_limit), cmocka_unit_test(test_rule_table)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_clock_moves_and_is_recalled),
+                                       cmocka_unit_test(test_conversations_that_begin_alike),
+                                       cmocka_unit_test(test_replay_reads_the_time_of_now),
+                                       cmocka_unit_test(test_constants_stay),
+                                       cmocka_unit_test(test_clock_that_shows_now),
+                                       cmocka_unit_test(test_escapes_map),
+                                       cmocka_unit_test(test_nowhere_to_put_it),
+                                       cmocka_unit_test(test_billing),
+                                       cmocka_unit_test(test_tools),
+                                       cmocka_unit_test(test_form),
+                                       cmocka_unit_test(test_many_line_ends),
+                                       cmocka_unit_test(test_other_protocols),
+                                       cmocka_unit_test(test_scopes_are_apart),
+                                       cmocka_unit_test(test_report_mode),
+                                       cmocka_unit_test(test_twice_is_once),
+                                       cmocka_unit_test(test_prefix_prediction),
+                                       cmocka_unit_test(test_hostile),
+                                       cmocka_unit_test(test_ten_thousand_messages),
+                                       cmocka_unit_test(test_tiny_arenas),
+                                       cmocka_unit_test(test_without_memory),
+                                       cmocka_unit_test(test_damaged_memory),
+                                       cmocka_unit_test(test_facts_limit),
+                                       cmocka_unit_test(test_rule_table)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

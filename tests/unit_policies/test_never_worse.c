@@ -7,8 +7,8 @@
  * Each request is rendered as a model reads it, system first and tools first, and compared with all before.
  * What is shared is counted without blanks and BOMs, so that CR LF sent as LF is no loss, and up to 4 bytes by which
  * a pointer may be shorter than the clock it stands for. Stated exceptions: the request in which the clock of a prompt
- * with its tools moves for the first time, and conversations that began before that; a billing line's name, dropped from two different texts that have it in
- * common. Prompts begin with different words and sets of tools are apart, because two texts that only begin alike may
+ * with its tools moves for the first time, and conversations that began before that; a billing line's name, dropped
+ * from two different texts that have it in common. Prompts begin with different words and sets of tools are apart, because two texts that only begin alike may
  * be first sent in two forms. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -57,7 +57,8 @@ typedef struct conversation {
 } conversation;
 
 static const char *const names[PROMPTS] = {"Atlas", "Boreal", "Cedar", "Delta"};
-static const char *const openers[] = {"Hello there", "What is the weather in Lisbon?", "Fix the test in parser.c", "请总结报告"};
+static const char *const openers[] = {"Hello there", "What is the weather in Lisbon?", "Fix the test in parser.c",
+                                      "请总结报告"};
 
 static void add(lar_buf *b, const char *text) { assert_int_equal(lar_buf_add(b, text, strlen(text)), LAR_OK); }
 
@@ -66,8 +67,9 @@ static void print_clock(lar_buf *b, const breakage *k, uint32_t value) {
     switch (k->clock_form) {
     case 0: assert_int_equal(lar_buf_printf(b, "Current time: 2031-04-09T%02u:%02u:%02u.118Z", h, m, s), LAR_OK); break;
     case 1:
-        assert_int_equal(lar_buf_printf(b, "The current date and time is Wednesday, April 09, 2031, %02u:%02u:%02u %s.", h > 12 ? h - 12 : h, m, s,
-                                        h >= 12 ? "PM" : "AM"), LAR_OK);
+        assert_int_equal(lar_buf_printf(b, "The current date and time is Wednesday, April 09, 2031, %02u:%02u:%02u %s.",
+                                        h > 12 ? h - 12 : h, m, s, h >= 12 ? "PM" : "AM"),
+                         LAR_OK);
         break;
     default: assert_int_equal(lar_buf_printf(b, "当前时间：2031年4月9日 %02u时%02u分%02u秒", h, m, s), LAR_OK); break;
     }
@@ -85,7 +87,8 @@ static void print_system(lar_buf *text, const conversation *c, const breakage *k
         print_clock(text, k, value);
         add(text, " ");
     }
-    for (uint32_t i = 0; i < 12; i++) assert_int_equal(lar_buf_printf(text, "Rule %u: policy effective 2024-05-15 holds.\n", i), LAR_OK);
+    for (uint32_t i = 0; i < 12; i++)
+        assert_int_equal(lar_buf_printf(text, "Rule %u: policy effective 2024-05-15 holds.\n", i), LAR_OK);
     add(text, "Thank you.");
     if (clock && k->clock_place == 2) {
         add(text, "\n\n");
@@ -115,8 +118,12 @@ static void print_tools(lar_buf *out, uint32_t set, bool shuffle, rng *r) {
     }
     add(out, "\"tools\":[");
     for (uint32_t i = 0; i < n; i++) {
-        assert_int_equal(lar_buf_printf(out, "%s{\"type\":\"function\",\"function\":{\"name\":\"tool_%u_%u\",\"description\":\"Does thing %u\"}}",
-                                        i ? ", " : "", set, order[i], order[i]), LAR_OK);
+        assert_int_equal(
+            lar_buf_printf(
+                out,
+                "%s{\"type\":\"function\",\"function\":{\"name\":\"tool_%u_%u\",\"description\":\"Does thing %u\"}}",
+                i ? ", " : "", set, order[i], order[i]),
+            LAR_OK);
     }
     add(out, "]");
 }
@@ -125,16 +132,31 @@ static void print_one(lar_buf *out, const conversation *c, uint32_t i, const bre
     const message *m = &c->m[i];
     switch (m->role) {
     case 'u':
-        assert_int_equal(lar_buf_printf(out, ",{\"role\":\"user\",\"content\":\"%s, part %u.", openers[m->words % 4], m->words), LAR_OK);
+        assert_int_equal(lar_buf_printf(out, ",{\"role\":\"user\",\"content\":\"%s, part %u.", openers[m->words % 4],
+                                        m->words),
+                         LAR_OK);
         if (k->user_blanks && (m->blank || pick(r, 2))) add(out, "\\n");
         add(out, "\"}");
         break;
     case 'c':
-        assert_int_equal(lar_buf_printf(out, ",{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[{\"id\":\"call_%u\",\"type\":\"function\","
-                                             "\"function\":{\"name\":\"tool_1\",\"arguments\":\"{\\\"n\\\": %u}\"}}]}", i, m->words), LAR_OK);
+        assert_int_equal(
+            lar_buf_printf(
+                out,
+                ",{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[{\"id\":\"call_%u\",\"type\":\"function\","
+                "\"function\":{\"name\":\"tool_1\",\"arguments\":\"{\\\"n\\\": %u}\"}}]}",
+                i, m->words),
+            LAR_OK);
         break;
-    case 't': assert_int_equal(lar_buf_printf(out, ",{\"role\":\"tool\",\"tool_call_id\":\"call_%u\",\"content\":\"result %u\\r\\n\"}", i - 1, m->words), LAR_OK); break;
-    default: assert_int_equal(lar_buf_printf(out, ",{\"role\":\"assistant\",\"content\":\"Answer number %u. \"}", m->words), LAR_OK); break;
+    case 't':
+        assert_int_equal(
+            lar_buf_printf(out, ",{\"role\":\"tool\",\"tool_call_id\":\"call_%u\",\"content\":\"result %u\\r\\n\"}",
+                           i - 1, m->words),
+            LAR_OK);
+        break;
+    default:
+        assert_int_equal(lar_buf_printf(out, ",{\"role\":\"assistant\",\"content\":\"Answer number %u. \"}", m->words),
+                         LAR_OK);
+        break;
     }
 }
 
@@ -143,7 +165,10 @@ static void print_body(lar_buf *out, const conversation *c, const breakage *k, u
     lar_buf_init(&text, 1u << 20);
     print_system(&text, c, k, value);
     add(out, "{\"model\":\"m\",\"messages\":[{\"role\":\"system\",\"content\":\"");
-    if (k->billing) assert_int_equal(lar_buf_printf(out, "x-acme-billing-header: v=1.%u; cch=%05x;\\n", pick(r, 3), pick(r, 1u << 20)), LAR_OK);
+    if (k->billing)
+        assert_int_equal(lar_buf_printf(out, "x-acme-billing-header: v=1.%u; cch=%05x;\\n", pick(r, 3),
+                                        pick(r, 1u << 20)),
+                         LAR_OK);
     print_form(out, lar_buf_slice(&text), k->lines, r);
     add(out, "\"}");
     for (uint32_t i = 0; i < c->count; i++) print_one(out, c, i, k, r);
@@ -166,7 +191,8 @@ static void render(lar_slice body, bool tools_first, lar_buf *out) {
     bool head = true;
     for (uint32_t m = lar_json_first(&j, messages); m != LAR_JSON_NONE; m = lar_json_after(&j, messages, m)) {
         uint32_t content = lar_json_get(&j, m, "content");
-        assert_int_equal(lar_buf_printf(out, "<%.*s>", LAR_FMT(lar_json_inner(&j, lar_json_get(&j, m, "role")))), LAR_OK);
+        assert_int_equal(lar_buf_printf(out, "<%.*s>", LAR_FMT(lar_json_inner(&j, lar_json_get(&j, m, "role")))),
+                         LAR_OK);
         if (lar_json_is(&j, content, LAR_JSON_STRING)) assert_int_equal(lar_json_decode(&j, content, out), LAR_OK);
         assert_int_equal(lar_buf_add_slice(out, lar_json_raw(&j, lar_json_get(&j, m, "tool_calls"))), LAR_OK);
         if (head && !tools_first) assert_int_equal(lar_buf_add_slice(out, tools), LAR_OK);
@@ -230,8 +256,13 @@ static void step(conversation *c, rng *r) {
 static void one_run(uint64_t seed, uint64_t *raw_sum, uint64_t *via_sum) {
     rng r = {seed * 0x9E3779B97F4A7C15u + 1};
     for (int i = 0; i < 8; i++) (void)pick(&r, 2);
-    breakage k = {.clock = (tick)pick(&r, 4), .clock_place = pick(&r, 3), .clock_form = pick(&r, 3), .tools = pick(&r, 2), .lines = pick(&r, 2),
-                  .user_blanks = pick(&r, 2), .billing = pick(&r, 3) == 0};
+    breakage k = {.clock = (tick)pick(&r, 4),
+                  .clock_place = pick(&r, 3),
+                  .clock_form = pick(&r, 3),
+                  .tools = pick(&r, 2),
+                  .lines = pick(&r, 2),
+                  .user_blanks = pick(&r, 2),
+                  .billing = pick(&r, 3) == 0};
     harness h;
     harness_init(&h);
     history *raw = calloc(1, sizeof *raw), *via = calloc(1, sizeof *via);
@@ -256,12 +287,15 @@ static void one_run(uint64_t seed, uint64_t *raw_sum, uint64_t *via_sum) {
         if (moves) moved[one->prompt][one->tools] = true;
         for (int order = 0; order < 2; order++) {
             size_t a = best(raw, n, order, lar_buf_slice(&body)), b = best(via, n, order, lar_slice_of(sent, len));
-            size_t chance = (k.clock_form == 1 ? 4u : 0u) + (k.billing ? sizeof "x-acme-billing-header: v=1.0; cch=00000;" : 0u);
+            size_t chance =
+                (k.clock_form == 1 ? 4u : 0u) + (k.billing ? sizeof "x-acme-billing-header: v=1.0; cch=00000;" : 0u);
             *raw_sum += a;
             *via_sum += b;
             if (b + chance < a && !first_move) {
-                print_error("seed %llu request %u order %d: raw shares %zu, sent shares %zu (clock %d place %u form %u tools %d lines %d blanks %d billing %d)\n",
-                            (unsigned long long)seed, n, order, a, b, (int)k.clock, k.clock_place, k.clock_form, k.tools, k.lines, k.user_blanks, k.billing);
+                print_error(
+                    "seed %llu request %u order %d: raw shares %zu, sent shares %zu (clock %d place %u form %u tools %d lines %d blanks %d billing %d)\n",
+                    (unsigned long long)seed, n, order, a, b, (int)k.clock, k.clock_place, k.clock_form, k.tools,
+                    k.lines, k.user_blanks, k.billing);
                 fail();
             }
         }

@@ -19,25 +19,41 @@ typedef struct view_case {
 } view_case;
 
 static const view_case cases[] = {
-    {LAR_PROTOCOL_CHAT, "{\"messages\":[{\"role\":\"system\",\"content\":\"s\"},{\"role\":\"user\",\"content\":\"u\"}]}", "SU", 1, 0},
-    {LAR_PROTOCOL_CHAT, "{\"messages\":[{\"role\":\"developer\",\"content\":\"s\"},{\"role\":\"user\",\"content\":\"u\"},{\"role\":\"assistant\",\"content\":\"a\"},"
-                        "{\"role\":\"user\",\"content\":\"v\"},{\"role\":\"assistant\",\"content\":null},{\"role\":\"tool\",\"content\":\"t\"}]}", "SUAUAT", 3, 1},
-    {LAR_PROTOCOL_CHAT, "{\"messages\":[{\"role\":\"user\",\"content\":\"u\"},{\"role\":\"user\",\"content\":\"v\"},{\"role\":\"assistant\"},{\"role\":\"user\",\"content\":[]}]}", "UUAU", 3, 1},
+    {LAR_PROTOCOL_CHAT,
+     "{\"messages\":[{\"role\":\"system\",\"content\":\"s\"},{\"role\":\"user\",\"content\":\"u\"}]}", "SU", 1, 0},
+    {LAR_PROTOCOL_CHAT,
+     "{\"messages\":[{\"role\":\"developer\",\"content\":\"s\"},{\"role\":\"user\",\"content\":\"u\"},{\"role\":\"assistant\",\"content\":\"a\"},"
+     "{\"role\":\"user\",\"content\":\"v\"},{\"role\":\"assistant\",\"content\":null},{\"role\":\"tool\",\"content\":\"t\"}]}",
+     "SUAUAT", 3, 1},
+    {LAR_PROTOCOL_CHAT,
+     "{\"messages\":[{\"role\":\"user\",\"content\":\"u\"},{\"role\":\"user\",\"content\":\"v\"},{\"role\":\"assistant\"},{\"role\":\"user\",\"content\":[]}]}",
+     "UUAU", 3, 1},
     {LAR_PROTOCOL_CHAT, "{\"messages\":\"hello\"}", "", -1, 0},
     {LAR_PROTOCOL_CHAT, "{\"messages\":[]}", "", -1, 0},
     {LAR_PROTOCOL_CHAT, "{}", "", -1, 0},
-    {LAR_PROTOCOL_CHAT, "{\"messages\":[1,null,\"x\",[],{},{\"role\":7},{\"role\":\"wizard\",\"content\":\"x\"},{\"role\":\"user\",\"content\":{\"a\":1}},{\"role\":\"user\",\"content\":5}]}", "OOOOOOOOO", -1, 0},
-    {LAR_PROTOCOL_CHAT, "{\"messages\":[{\"role\":\"user\",\"role\":\"system\",\"content\":\"x\"},{\"role\":\"user\",\"content\":\"x\",\"content\":\"y\"}]}", "OO", -1, 0},
+    {LAR_PROTOCOL_CHAT,
+     "{\"messages\":[1,null,\"x\",[],{},{\"role\":7},{\"role\":\"wizard\",\"content\":\"x\"},{\"role\":\"user\",\"content\":{\"a\":1}},{\"role\":\"user\",\"content\":5}]}",
+     "OOOOOOOOO", -1, 0},
+    {LAR_PROTOCOL_CHAT,
+     "{\"messages\":[{\"role\":\"user\",\"role\":\"system\",\"content\":\"x\"},{\"role\":\"user\",\"content\":\"x\",\"content\":\"y\"}]}",
+     "OO", -1, 0},
     {LAR_PROTOCOL_CHAT, "{\"messages\":[{\"\\u0072ole\":\"\\u0075ser\",\"content\":\"x\"}]}", "U", 0, 0},
     {LAR_PROTOCOL_MESSAGES, "{\"system\":\"s\",\"messages\":[{\"role\":\"user\",\"content\":\"u\"}]}", "SU", 1, 0},
-    {LAR_PROTOCOL_MESSAGES, "{\"messages\":[{\"role\":\"user\",\"content\":\"u\"}],\"system\":[{\"type\":\"text\",\"text\":\"s\"}]}", "SU", 1, 0},
-    {LAR_PROTOCOL_MESSAGES, "{\"messages\":[{\"role\":\"user\",\"content\":\"u\"},{\"role\":\"assistant\",\"content\":[{\"type\":\"tool_use\"}]},"
-                            "{\"role\":\"user\",\"content\":[{\"type\":\"tool_result\",\"tool_use_id\":\"x\",\"content\":\"r\"}]}]}", "UAT", 0, 0},
-    {LAR_PROTOCOL_MESSAGES, "{\"messages\":[{\"role\":\"user\",\"content\":\"u\"},{\"role\":\"assistant\",\"content\":\"a\"},"
-                            "{\"role\":\"user\",\"content\":[{\"type\":\"tool_result\"},{\"type\":\"text\",\"text\":\"t\"}]}]}", "UAU", 2, 1},
+    {LAR_PROTOCOL_MESSAGES,
+     "{\"messages\":[{\"role\":\"user\",\"content\":\"u\"}],\"system\":[{\"type\":\"text\",\"text\":\"s\"}]}", "SU", 1,
+     0},
+    {LAR_PROTOCOL_MESSAGES,
+     "{\"messages\":[{\"role\":\"user\",\"content\":\"u\"},{\"role\":\"assistant\",\"content\":[{\"type\":\"tool_use\"}]},"
+     "{\"role\":\"user\",\"content\":[{\"type\":\"tool_result\",\"tool_use_id\":\"x\",\"content\":\"r\"}]}]}",
+     "UAT", 0, 0},
+    {LAR_PROTOCOL_MESSAGES,
+     "{\"messages\":[{\"role\":\"user\",\"content\":\"u\"},{\"role\":\"assistant\",\"content\":\"a\"},"
+     "{\"role\":\"user\",\"content\":[{\"type\":\"tool_result\"},{\"type\":\"text\",\"text\":\"t\"}]}]}",
+     "UAU", 2, 1},
     {LAR_PROTOCOL_RESPONSES, "{\"input\":\"hello\",\"instructions\":\"i\"}", "SU", 1, 0},
-    {LAR_PROTOCOL_RESPONSES, "{\"input\":[{\"role\":\"developer\",\"content\":\"d\"},{\"type\":\"message\",\"role\":\"user\",\"content\":[{\"type\":\"input_text\",\"text\":\"u\"}]},"
-                             "{\"type\":\"reasoning\",\"summary\":[]},{\"type\":\"function_call\",\"name\":\"f\"},{\"type\":\"function_call_output\",\"output\":\"o\"},{\"type\":\"item_reference\"}]}",
+    {LAR_PROTOCOL_RESPONSES,
+     "{\"input\":[{\"role\":\"developer\",\"content\":\"d\"},{\"type\":\"message\",\"role\":\"user\",\"content\":[{\"type\":\"input_text\",\"text\":\"u\"}]},"
+     "{\"type\":\"reasoning\",\"summary\":[]},{\"type\":\"function_call\",\"name\":\"f\"},{\"type\":\"function_call_output\",\"output\":\"o\"},{\"type\":\"item_reference\"}]}",
      "SUAATO", 1, 0},
     {LAR_PROTOCOL_COMPLETIONS, "{\"prompt\":\"once\"}", "U", 0, 0},
     {LAR_PROTOCOL_COMPLETIONS, "{\"prompt\":[\"a\",\"b\"]}", "", -1, 0},
@@ -91,7 +107,8 @@ static void test_refusals(void **state) {
     assert_int_equal(read_it("\"x\"", &v, &d, 1 << 20), LAR_JSON_SHAPE);
     assert_int_equal(read_it("{\"model\":\"a\",\"mod\\u0065l\":\"b\"}", &v, &d, 1 << 20), LAR_JSON_DUPLICATE);
     assert_true(d.has_offset && d.offset == 13);
-    static const char *const twice[] = {"messages", "stream", "stream_options", "tools", "system", "input", "instructions"};
+    static const char *const twice[] = {"messages", "stream", "stream_options", "tools",
+                                        "system",   "input",  "instructions"};
     for (size_t i = 0; i < sizeof twice / sizeof *twice; i++) {
         char body[128];
         snprintf(body, sizeof body, "{\"%s\":1,\"x\":{},\"%s\":2}", twice[i], twice[i]);
@@ -105,11 +122,15 @@ static void test_switches(void **state) {
     (void)state;
     lar_request_view v;
     lar_diag d;
-    assert_int_equal(read_it("{\"model\":\"m\",\"stream\":true,\"stream_options\":{\"include_usage\":true},\"tools\":[{}]}", &v, &d, 1 << 20), LAR_OK);
+    assert_int_equal(
+        read_it("{\"model\":\"m\",\"stream\":true,\"stream_options\":{\"include_usage\":true},\"tools\":[{}]}", &v, &d,
+                1 << 20),
+        LAR_OK);
     assert_true(v.streamed && v.wants_usage);
     assert_true(lar_json_eq(v.json, v.model, LAR_SLICE("m")));
     assert_int_not_equal(v.tools, LAR_JSON_NONE);
-    assert_int_equal(read_it("{\"model\":5,\"stream\":\"true\",\"stream_options\":[],\"tools\":{}}", &v, &d, 1 << 20), LAR_OK);
+    assert_int_equal(read_it("{\"model\":5,\"stream\":\"true\",\"stream_options\":[],\"tools\":{}}", &v, &d, 1 << 20),
+                     LAR_OK);
     assert_false(v.streamed || v.wants_usage);
     assert_int_equal(v.model, LAR_JSON_NONE);
     assert_int_equal(v.tools, LAR_JSON_NONE);
@@ -118,6 +139,7 @@ static void test_switches(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_views), cmocka_unit_test(test_refusals), cmocka_unit_test(test_switches)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_views), cmocka_unit_test(test_refusals),
+                                       cmocka_unit_test(test_switches)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -29,7 +29,8 @@ static lar_buf read_block(FILE *f) {
     char *line = NULL;
     size_t cap = 0;
     lar_buf_init(&b, 1 << 20);
-    while (getline(&line, &cap, f) > 0 && strncmp(line, "```", 3) != 0) assert_int_equal(lar_buf_add(&b, line, strlen(line)), LAR_OK);
+    while (getline(&line, &cap, f) > 0 && strncmp(line, "```", 3) != 0)
+        assert_int_equal(lar_buf_add(&b, line, strlen(line)), LAR_OK);
     assert_true(b.len > 0);
     b.len--;
     assert_int_equal(lar_buf_add(&b, "", 1), LAR_OK);

@@ -6,8 +6,8 @@
  * (2031年4月9日 星期三 下午3点15分), full-width digits and colons, a time alone behind a key word, a Unix time
  * behind a key name. A date alone is
  * reported as LAR_CLOCK_DATE, behind a key word only, and never edited. */
-#ifndef LARDER_POLICIES_RULES_CLOCK_H
-#define LARDER_POLICIES_RULES_CLOCK_H
+#ifndef LARDER_POLICIES_RULES_CLOCK_TEXT_H
+#define LARDER_POLICIES_RULES_CLOCK_TEXT_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -28,7 +28,7 @@ typedef enum lar_clock_zone { LAR_ZONE_NONE, LAR_ZONE_NAMED, LAR_ZONE_OFFSET } l
 /* What was read. Fields not written are 0; `day_or_month`: day and month may be the other way round. */
 typedef struct lar_clock_stamp {
     int64_t year, month, day, hour, minute, second;
-    int64_t epoch_ms; /* EPOCH only */
+    int64_t epoch_ms;       /* EPOCH only */
     int32_t offset_minutes; /* LAR_ZONE_OFFSET only */
     lar_clock_zone zone;
     bool has_date, has_time, has_seconds, day_or_month;
