@@ -17,9 +17,7 @@ struct lar_arena_block {
     _Alignas(16) char data[];
 };
 
-void lar_arena_init(lar_arena *a, size_t limit_bytes) {
-    *a = (lar_arena){.limit = limit_bytes};
-}
+void lar_arena_init(lar_arena *a, size_t limit_bytes) { *a = (lar_arena){.limit = limit_bytes}; }
 
 void lar_arena_release(lar_arena *a) {
     for (lar_arena_block *b = a->first, *next; b; b = next) {

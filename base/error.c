@@ -19,9 +19,7 @@ static const error_row rows[LAR_ERROR_COUNT] = {
 #undef LAR_ERR
 };
 
-static const error_row *row(lar_error e) {
-    return &rows[(unsigned)e < LAR_ERROR_COUNT ? e : LAR_INVALID];
-}
+static const error_row *row(lar_error e) { return &rows[(unsigned)e < LAR_ERROR_COUNT ? e : LAR_INVALID]; }
 
 const char *lar_error_name(lar_error e) { return row(e)->name; }
 const char *lar_error_text(lar_error e) { return row(e)->text; }

@@ -36,4 +36,6 @@ void lar_hasher_add(lar_hasher *h, const void *bytes, size_t len) {
     if (len) (void)XXH3_128bits_update((XXH3_state_t *)(void *)h->state, bytes, len);
 }
 
-lar_hash lar_hasher_end(lar_hasher *h) { return canonical(XXH3_128bits_digest((const XXH3_state_t *)(const void *)h->state)); }
+lar_hash lar_hasher_end(lar_hasher *h) {
+    return canonical(XXH3_128bits_digest((const XXH3_state_t *)(const void *)h->state));
+}

@@ -32,8 +32,8 @@ lar_error lar_json_grow_nodes(lar_json_run *run, const unsigned char *at) {
     lar_json *j = run->j;
     uint32_t max = run->limits.nodes_max;
     if (run->count >= max)
-        return lar_fail_at(LAR_JSON_SIZE, run->d, (uint64_t)(at - run->base),
-                           "more than %u JSON values, at byte %u", max, (unsigned)(at - run->base));
+        return lar_fail_at(LAR_JSON_SIZE, run->d, (uint64_t)(at - run->base), "more than %u JSON values, at byte %u",
+                           max, (unsigned)(at - run->base));
     if (run->count < j->nodes_cap) return LAR_OK;
     uint32_t cap = j->nodes_cap < NODES_FIRST ? NODES_FIRST : j->nodes_cap > UINT32_MAX / 2 ? max : j->nodes_cap * 2;
     lar_json_node *nodes = realloc(j->nodes, (size_t)cap * sizeof *nodes);
@@ -97,8 +97,8 @@ lar_error lar_json_scan_string(const lar_json_run *run, const unsigned char *p, 
             int n = escape_length(p, run->end);
             if (n < 0) return lar_json_unexpected(run, run->end, "the rest of a string");
             if (n == 0)
-                return lar_fail_at(LAR_JSON_SYNTAX, run->d, (uint64_t)(p - run->base), "bad escape in a string at byte %u",
-                                   (unsigned)(p - run->base));
+                return lar_fail_at(LAR_JSON_SYNTAX, run->d, (uint64_t)(p - run->base),
+                                   "bad escape in a string at byte %u", (unsigned)(p - run->base));
             *flags |= LAR_JSON_ESCAPED;
             p += n;
             continue;
@@ -141,11 +141,10 @@ lar_error lar_json_parse_isa(lar_json_isa isa, lar_json *j, lar_slice body, cons
                              lar_diag *d) {
     j->count = 0;
     j->body = body;
-    if (body.len >= UINT32_MAX)
-        return lar_fail_at(LAR_JSON_SIZE, d, UINT32_MAX, "the body is larger than 4 GiB");
+    if (body.len >= UINT32_MAX) return lar_fail_at(LAR_JSON_SIZE, d, UINT32_MAX, "the body is larger than 4 GiB");
     const unsigned char *base = (const unsigned char *)(body.ptr ? body.ptr : "");
-    lar_json_run run = {.j = j, .d = d, .base = base, .end = base + body.len,
-                        .limits = limits ? *limits : LAR_JSON_LIMITS_DEFAULT};
+    lar_json_run run = {
+        .j = j, .d = d, .base = base, .end = base + body.len, .limits = limits ? *limits : LAR_JSON_LIMITS_DEFAULT};
     if (run.limits.depth_max > UINT16_MAX) run.limits.depth_max = UINT16_MAX;
     if (run.limits.nodes_max > UINT32_MAX - 1) run.limits.nodes_max = UINT32_MAX - 1;
     set_room(&run);

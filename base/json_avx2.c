@@ -78,11 +78,11 @@ CHUNK __m256i right_bytes(__m256i before, __m256i v) {
     __m256i lanes_before = _mm256_permute2x128_si256(before, v, 0x21); /* each lane's left neighbour */
     __m256i one = _mm256_alignr_epi8(v, lanes_before, 15), two = _mm256_alignr_epi8(v, lanes_before, 14);
     __m256i three = _mm256_alignr_epi8(v, lanes_before, 13);
-    __m256i pairs = _mm256_and_si256(look_up(utf8_first_high, high_nibbles(one)),
-                                     look_up(utf8_first_low, low_nibbles(one)));
+    __m256i pairs =
+        _mm256_and_si256(look_up(utf8_first_high, high_nibbles(one)), look_up(utf8_first_low, low_nibbles(one)));
     pairs = _mm256_and_si256(pairs, look_up(utf8_second_high, high_nibbles(v)));
-    __m256i third_or_fourth = _mm256_or_si256(_mm256_subs_epu8(two, fill(0xE0 - 0x80)),
-                                              _mm256_subs_epu8(three, fill(0xF0 - 0x80)));
+    __m256i third_or_fourth =
+        _mm256_or_si256(_mm256_subs_epu8(two, fill(0xE0 - 0x80)), _mm256_subs_epu8(three, fill(0xF0 - 0x80)));
     return _mm256_cmpeq_epi8(pairs, _mm256_and_si256(third_or_fourth, fill(0x80)));
 }
 

@@ -68,8 +68,8 @@ CHUNK uint64_t utf8_check(utf8_state *s, chunk c) {
     chunk pairs = _mm512_and_si512(_mm512_shuffle_epi8(table(utf8_first_high), high_nibbles(one)),
                                    _mm512_shuffle_epi8(table(utf8_first_low), low_nibbles(one)));
     pairs = _mm512_and_si512(pairs, _mm512_shuffle_epi8(table(utf8_second_high), high_nibbles(c)));
-    chunk third_or_fourth = _mm512_or_si512(_mm512_subs_epu8(two, fill(0xE0 - 0x80)),
-                                            _mm512_subs_epu8(three, fill(0xF0 - 0x80)));
+    chunk third_or_fourth =
+        _mm512_or_si512(_mm512_subs_epu8(two, fill(0xE0 - 0x80)), _mm512_subs_epu8(three, fill(0xF0 - 0x80)));
     third_or_fourth = _mm512_and_si512(third_or_fourth, fill(0x80));
     chunk wrong = _mm512_xor_si512(pairs, third_or_fourth);
     return _mm512_test_epi8_mask(wrong, wrong);

@@ -37,8 +37,9 @@ MACHINE bool escapes_are_good(chunk c, uint64_t escaped, uint64_t inside, uint64
 }
 
 /* p is behind the opening quote. Returns the closing quote, or NULL if anything is wrong. */
-static MACHINE_TARGET __attribute__((noinline)) const unsigned char *
-scan_long(const unsigned char *p, const unsigned char *end, uint8_t *flags) {
+static MACHINE_TARGET __attribute__((noinline)) const unsigned char *scan_long(const unsigned char *p,
+                                                                               const unsigned char *end,
+                                                                               uint8_t *flags) {
     uint64_t escape_carry = 0, hex_carry = 0, high_carry = 0;
     utf8_state utf8 = utf8_start();
     for (; p < end; p += 64) {
@@ -78,7 +79,7 @@ MACHINE const unsigned char *scan_string(const unsigned char *p, const unsigned 
 }
 
 MACHINE const unsigned char *skip_blanks(const unsigned char *p, const unsigned char *end) {
-    if (p < end && *p > ' ') return p;
+    if (p<end && * p> ' ') return p;
     if (end - p >= 2 && *p == ' ' && p[1] > ' ') return p + 1; /* after ':' and ',' as many writers have it */
     while (p < end) {
         uint64_t other = ~chunk_blanks(chunk_load(p, (size_t)(end - p)));

@@ -61,10 +61,8 @@ static bool eq_escaped(lar_slice raw, lar_slice text) {
     while (p < end) {
         char piece[4];
         size_t used = 1, n = 1;
-        if (*p == '\\')
-            n = decode_escape(p, end, piece, &used);
-        else
-            piece[0] = *p;
+        if (*p == '\\') n = decode_escape(p, end, piece, &used);
+        else piece[0] = *p;
         if (text.len - at < n || memcmp(text.ptr + at, piece, n) != 0) return false;
         at += n;
         p += used;

@@ -10,9 +10,7 @@ static const unsigned char *skip_blanks(const lar_json_run *run, const unsigned 
     return p;
 }
 
-static int is_digit(const lar_json_run *run, const unsigned char *p) {
-    return p < run->end && *p >= '0' && *p <= '9';
-}
+static int is_digit(const lar_json_run *run, const unsigned char *p) { return p < run->end && *p >= '0' && *p <= '9'; }
 
 static const unsigned char *skip_digits(const lar_json_run *run, const unsigned char *p) {
     while (is_digit(run, p)) p++;
@@ -81,10 +79,17 @@ lar_error lar_json_scan_plain(const lar_json_run *run, const unsigned char *p, l
     case 't': *kind = LAR_JSON_TRUE; return scan_word(run, p, "true", end);
     case 'f': *kind = LAR_JSON_FALSE; return scan_word(run, p, "false", end);
     case 'n': *kind = LAR_JSON_NULL; return scan_word(run, p, "null", end);
-    case '-': case '0': case '1': case '2': case '3': case '4':
-    case '5': case '6': case '7': case '8': case '9':
-        *kind = LAR_JSON_NUMBER;
-        return scan_number(run, p, end);
+    case '-':
+    case '0':
+    case '1':
+    case '2':
+    case '3':
+    case '4':
+    case '5':
+    case '6':
+    case '7':
+    case '8':
+    case '9': *kind = LAR_JSON_NUMBER; return scan_number(run, p, end);
     default: return lar_json_unexpected(run, p, "a value");
     }
 }

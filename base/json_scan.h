@@ -13,8 +13,8 @@ typedef enum lar_json_isa { LAR_JSON_SCALAR, LAR_JSON_SSE2, LAR_JSON_AVX2, LAR_J
 /* The fastest one that this build and this processor have. */
 lar_json_isa lar_json_isa_best(void);
 /* lar_json_parse by one of them; `isa` is at most lar_json_isa_best(). */
-LAR_MUST_USE lar_error lar_json_parse_isa(lar_json_isa isa, lar_json *j, lar_slice body,
-                                          const lar_json_limits *limits, lar_diag *d);
+LAR_MUST_USE lar_error lar_json_parse_isa(lar_json_isa isa, lar_json *j, lar_slice body, const lar_json_limits *limits,
+                                          lar_diag *d);
 
 /* One parse. `count` nodes are filled, `depth` containers are open (their nodes are on j->stack).
  * Below `room` nodes and `deep` containers neither a limit nor the memory is reached. */
@@ -41,8 +41,8 @@ lar_error lar_json_unexpected(const lar_json_run *run, const unsigned char *at, 
 
 /* Reads a string whose opening quote is at p, byte by byte. Sets *end behind the closing quote and
  * adds LAR_JSON_ESCAPED to *flags. JSON_SYNTAX or JSON_UTF8 at the first byte that is wrong. */
-LAR_MUST_USE lar_error lar_json_scan_string(const lar_json_run *run, const unsigned char *p,
-                                            const unsigned char **end, uint8_t *flags);
+LAR_MUST_USE lar_error lar_json_scan_string(const lar_json_run *run, const unsigned char *p, const unsigned char **end,
+                                            uint8_t *flags);
 
 /* Reads a number or true, false, null at p (p < run->end), byte by byte; likewise. */
 LAR_MUST_USE lar_error lar_json_scan_plain(const lar_json_run *run, const unsigned char *p, lar_json_kind *kind,

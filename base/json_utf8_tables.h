@@ -10,21 +10,34 @@
 #include <stdint.h>
 
 enum {
-    SHORT = 1 << 0,      /* a lead without continuation */
-    STRAY = 1 << 1,      /* ASCII, then a continuation */
-    OVERLONG3 = 1 << 2,  /* E0 80..9F */
-    OVER_F4 = 1 << 3,    /* F4 90..BF, F5..FF 90..BF */
-    SURROGATE = 1 << 4,  /* ED A0..BF */
-    OVERLONG2 = 1 << 5,  /* C0 and C1 */
-    OVERLONG4 = 1 << 6,  /* F0 80..8F; with F5..FF 80..8F, which are over U+10FFFF */
-    TWO_CONT = 1 << 7,   /* two continuations */
+    SHORT = 1 << 0,                    /* a lead without continuation */
+    STRAY = 1 << 1,                    /* ASCII, then a continuation */
+    OVERLONG3 = 1 << 2,                /* E0 80..9F */
+    OVER_F4 = 1 << 3,                  /* F4 90..BF, F5..FF 90..BF */
+    SURROGATE = 1 << 4,                /* ED A0..BF */
+    OVERLONG2 = 1 << 5,                /* C0 and C1 */
+    OVERLONG4 = 1 << 6,                /* F0 80..8F; with F5..FF 80..8F, which are over U+10FFFF */
+    TWO_CONT = 1 << 7,                 /* two continuations */
     ANY_LOW = SHORT | STRAY | TWO_CONT /* these do not depend on the first byte's low nibble */
 };
 
 static const uint8_t utf8_first_high[16] = {
-    STRAY, STRAY, STRAY, STRAY, STRAY, STRAY, STRAY, STRAY,
-    TWO_CONT, TWO_CONT, TWO_CONT, TWO_CONT,
-    SHORT | OVERLONG2, SHORT, SHORT | OVERLONG3 | SURROGATE, SHORT | OVER_F4 | OVERLONG4,
+    STRAY,
+    STRAY,
+    STRAY,
+    STRAY,
+    STRAY,
+    STRAY,
+    STRAY,
+    STRAY,
+    TWO_CONT,
+    TWO_CONT,
+    TWO_CONT,
+    TWO_CONT,
+    SHORT | OVERLONG2,
+    SHORT,
+    SHORT | OVERLONG3 | SURROGATE,
+    SHORT | OVER_F4 | OVERLONG4,
 };
 static const uint8_t utf8_first_low[16] = {
     ANY_LOW | OVERLONG2 | OVERLONG3 | OVERLONG4,
@@ -32,19 +45,35 @@ static const uint8_t utf8_first_low[16] = {
     ANY_LOW,
     ANY_LOW,
     ANY_LOW | OVER_F4,
-    ANY_LOW | OVER_F4 | OVERLONG4, ANY_LOW | OVER_F4 | OVERLONG4, ANY_LOW | OVER_F4 | OVERLONG4,
-    ANY_LOW | OVER_F4 | OVERLONG4, ANY_LOW | OVER_F4 | OVERLONG4, ANY_LOW | OVER_F4 | OVERLONG4,
-    ANY_LOW | OVER_F4 | OVERLONG4, ANY_LOW | OVER_F4 | OVERLONG4,
+    ANY_LOW | OVER_F4 | OVERLONG4,
+    ANY_LOW | OVER_F4 | OVERLONG4,
+    ANY_LOW | OVER_F4 | OVERLONG4,
+    ANY_LOW | OVER_F4 | OVERLONG4,
+    ANY_LOW | OVER_F4 | OVERLONG4,
+    ANY_LOW | OVER_F4 | OVERLONG4,
+    ANY_LOW | OVER_F4 | OVERLONG4,
+    ANY_LOW | OVER_F4 | OVERLONG4,
     ANY_LOW | OVER_F4 | OVERLONG4 | SURROGATE,
-    ANY_LOW | OVER_F4 | OVERLONG4, ANY_LOW | OVER_F4 | OVERLONG4,
+    ANY_LOW | OVER_F4 | OVERLONG4,
+    ANY_LOW | OVER_F4 | OVERLONG4,
 };
 static const uint8_t utf8_second_high[16] = {
-    SHORT, SHORT, SHORT, SHORT, SHORT, SHORT, SHORT, SHORT,
+    SHORT,
+    SHORT,
+    SHORT,
+    SHORT,
+    SHORT,
+    SHORT,
+    SHORT,
+    SHORT,
     STRAY | TWO_CONT | OVERLONG2 | OVERLONG3 | OVERLONG4,
     STRAY | TWO_CONT | OVERLONG2 | OVERLONG3 | OVER_F4,
     STRAY | TWO_CONT | OVERLONG2 | SURROGATE | OVER_F4,
     STRAY | TWO_CONT | OVERLONG2 | SURROGATE | OVER_F4,
-    SHORT, SHORT, SHORT, SHORT,
+    SHORT,
+    SHORT,
+    SHORT,
+    SHORT,
 };
 
 /* Bytes that may follow a backslash: one bit for each high nibble in use (2, 5, 6, 7). */

@@ -46,7 +46,9 @@ lar_log *lar_log_new(const lar_log_options *o) {
     return l;
 }
 
-void lar_log_set_level(lar_log *l, lar_log_level level) { atomic_store_explicit(&l->level, (int)level, memory_order_relaxed); }
+void lar_log_set_level(lar_log *l, lar_log_level level) {
+    atomic_store_explicit(&l->level, (int)level, memory_order_relaxed);
+}
 
 void lar_log_free(lar_log *l) { free(l); }
 
@@ -81,14 +83,10 @@ static void add_character(line *n, const unsigned char *p, size_t len) {
     if (len == 3) c = (c & 0x0Fu) << 12 | (p[1] & 0x3Fu) << 6 | (p[2] & 0x3Fu);
     bool control = c < 0x20 || (c >= 0x7F && c < 0xA0);
     bool line_break_or_direction = (c >= 0x2028 && c <= 0x202E) || (c >= 0x2066 && c <= 0x2069);
-    if (c == '"' || c == '\\')
-        add_format(n, "\\%c", (int)c);
-    else if (c == '\n' || c == '\r' || c == '\t')
-        add_format(n, "\\%c", c == '\n' ? 'n' : c == '\r' ? 'r' : 't');
-    else if (len < 4 && (control || line_break_or_direction))
-        add_format(n, "\\u%04x", c);
-    else
-        add_bytes(n, (const char *)p, len);
+    if (c == '"' || c == '\\') add_format(n, "\\%c", (int)c);
+    else if (c == '\n' || c == '\r' || c == '\t') add_format(n, "\\%c", c == '\n' ? 'n' : c == '\r' ? 'r' : 't');
+    else if (len < 4 && (control || line_break_or_direction)) add_format(n, "\\u%04x", c);
+    else add_bytes(n, (const char *)p, len);
 }
 
 static void add_quoted(line *n, lar_slice s) {
@@ -98,10 +96,8 @@ static void add_quoted(line *n, lar_slice s) {
     while (p < stop) {
         size_t len = lar_utf8_sequence(p, end);
         if (len && (size_t)(stop - p) < len) break; /* the cut would fall into a character */
-        if (len)
-            add_character(n, p, len);
-        else
-            add_cstr(n, "\\ufffd");
+        if (len) add_character(n, p, len);
+        else add_cstr(n, "\\ufffd");
         p += len ? len : 1;
     }
     if (stop < end) add_cstr(n, "...");
@@ -226,7 +222,8 @@ void lar_log_redact_url(lar_slice url, char *out, size_t cap) {
     LAR_ASSERT(cap > 0);
     size_t scheme = authority_start(url), path = find_any(url, scheme, "/?#\\");
     size_t host = behind_last_at(url, scheme, path);
-    if (path > host && has_odd_port(lar_slice_of(url.ptr + host, path - host))) host = behind_last_at(url, host, url.len);
+    if (path > host && has_odd_port(lar_slice_of(url.ptr + host, path - host)))
+        host = behind_last_at(url, host, url.len);
     size_t end = find_any(url, host, "?#"), n = 0;
     for (size_t i = scheme ? 0 : host; i < end && n + 1 < cap; i = i + 1 == scheme ? host : i + 1)
         out[n++] = url.ptr[i] <= ' ' || url.ptr[i] > '~' ? '?' : url.ptr[i];

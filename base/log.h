@@ -41,8 +41,8 @@ typedef struct lar_log_field {
 
 /* time=... level=... event=<event> then the fields in order. `l` may be NULL (no log). */
 void lar_log_write(lar_log *l, lar_log_level level, const char *event, const lar_log_field *fields, int count);
-#define LAR_LOG(l, level, event, ...)                                                              \
-    lar_log_write((l), (level), (event), (const lar_log_field[]){__VA_ARGS__},                     \
+#define LAR_LOG(l, level, event, ...)                                                                                  \
+    lar_log_write((l), (level), (event), (const lar_log_field[]){__VA_ARGS__},                                         \
                   (int)(sizeof((const lar_log_field[]){__VA_ARGS__}) / sizeof(lar_log_field)))
 
 /* Copies a URL into `out` with user info and query removed, for messages. Always terminated. */

@@ -27,13 +27,13 @@ static const row rows[LAR_METRIC_COUNT] = {
 };
 
 /* Upper bounds in microseconds, inclusive; from a canonicalised body to a long answer. */
-static const uint64_t bounds_us[] = {50,      100,     250,     500,      1000,     2500,     5000,      10000,
-                                     25000,   50000,   100000,  250000,   500000,   1000000,  2500000,   5000000,
+static const uint64_t bounds_us[] = {50,       100,      250,      500,       1000,      2500,     5000,    10000,
+                                     25000,    50000,    100000,   250000,    500000,    1000000,  2500000, 5000000,
                                      10000000, 30000000, 60000000, 120000000, 300000000, 600000000};
 enum { BOUNDS = sizeof bounds_us / sizeof bounds_us[0] };
 
 typedef struct cell {
-    _Alignas(64) _Atomic int64_t value; /* HISTOGRAM: the sum, in microseconds */
+    _Alignas(64) _Atomic int64_t value;   /* HISTOGRAM: the sum, in microseconds */
     _Atomic uint64_t buckets[BOUNDS + 1]; /* HISTOGRAM: observations in (bound before, bound]; last: above all */
 } cell;
 
@@ -118,8 +118,7 @@ lar_error lar_metrics_text(const lar_metrics *m, lar_buf *out) {
         e = lar_buf_printf(out, "# HELP larder_%s %s\n# TYPE larder_%s %s\n", name, rows[i].help, name,
                            kinds[rows[i].kind]);
         if (e) break;
-        if (rows[i].kind == HISTOGRAM)
-            e = histogram_text(&m->cells[i], name, out);
+        if (rows[i].kind == HISTOGRAM) e = histogram_text(&m->cells[i], name, out);
         else
             e = lar_buf_printf(out, "larder_%s %lld\n", name,
                                (long long)atomic_load_explicit(&m->cells[i].value, memory_order_relaxed));

@@ -18,21 +18,15 @@ typedef struct lar_slice {
 /* printf("%.*s", LAR_FMT(slice)) */
 #define LAR_FMT(s) (int)(s).len, (s).ptr
 
-static inline lar_slice lar_slice_of(const char *ptr, size_t len) {
-    return (lar_slice){ptr, len};
-}
+static inline lar_slice lar_slice_of(const char *ptr, size_t len) { return (lar_slice){ptr, len}; }
 
-static inline lar_slice lar_slice_cstr(const char *text) {
-    return (lar_slice){text, text ? strlen(text) : 0};
-}
+static inline lar_slice lar_slice_cstr(const char *text) { return (lar_slice){text, text ? strlen(text) : 0}; }
 
 static inline bool lar_slice_eq(lar_slice a, lar_slice b) {
     return a.len == b.len && (a.len == 0 || memcmp(a.ptr, b.ptr, a.len) == 0);
 }
 
-static inline bool lar_slice_eq_cstr(lar_slice a, const char *text) {
-    return lar_slice_eq(a, lar_slice_cstr(text));
-}
+static inline bool lar_slice_eq_cstr(lar_slice a, const char *text) { return lar_slice_eq(a, lar_slice_cstr(text)); }
 
 /* ASCII case-insensitive equality, as for HTTP field names (RFC 9110 5.1). */
 static inline bool lar_slice_ieq(lar_slice a, lar_slice b) {

@@ -15,8 +15,8 @@
 #include "gateway/http1/http1_parser.h"
 
 enum {
-    HEAD_KEEP_BYTES = 4096,  /* of buffer memory that a connection keeps between messages */
-    BLANK_LINES_MAX = 16     /* empty lines before a request line; some clients send one too many after a body */
+    HEAD_KEEP_BYTES = 4096, /* of buffer memory that a connection keeps between messages */
+    BLANK_LINES_MAX = 16    /* empty lines before a request line; some clients send one too many after a body */
 };
 
 lar_http1 *lar_http1_new(lar_http1_type type, const lar_http1_limits *limits) {
@@ -201,9 +201,7 @@ lar_http1_event lar_http1_next(lar_http1 *p, const char *data, size_t len, size_
         p->state = HTTP1_TRAILER;
         p->line_bytes = 0;
         /* fall through */
-    case HTTP1_TRAILER:
-        e = trailer_next(p, data, len, used);
-        return e == LAR_HTTP1_END ? complete(p) : e;
+    case HTTP1_TRAILER: e = trailer_next(p, data, len, used); return e == LAR_HTTP1_END ? complete(p) : e;
     case HTTP1_COMPLETE: return complete(p);
     case HTTP1_FAILED: return LAR_HTTP1_FAIL;
     }

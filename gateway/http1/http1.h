@@ -28,36 +28,42 @@ typedef struct lar_http1_head {
     bool keep_alive;          /* what the version and Connection say (RFC 9112 9.3) */
     bool chunked;             /* a response may have both: chunked counts, and keep_alive is false (RFC 9112 6.3) */
     bool has_length;
-    bool expect_continue;     /* requests: Expect: 100-continue from a 1.1 client */
-    bool upgrade;             /* Upgrade was asked; larder ignores it */
-    bool has_body;            /* bytes will follow (requests: chunked or length > 0). False for answers to HEAD, 1xx,
+    bool expect_continue; /* requests: Expect: 100-continue from a 1.1 client */
+    bool upgrade;         /* Upgrade was asked; larder ignores it */
+    bool has_body;        /* bytes will follow (requests: chunked or length > 0). False for answers to HEAD, 1xx,
                                  204 and 304 whatever chunked and length say */
-    uint64_t length;          /* where has_length */
+    uint64_t length;      /* where has_length */
     const lar_http1_field *fields;
     uint32_t field_count;
-    uint32_t head_bytes;      /* size of the head on the wire */
+    uint32_t head_bytes; /* size of the head on the wire */
 } lar_http1_head;
 
 typedef enum lar_http1_method {
-    LAR_HTTP1_GET, LAR_HTTP1_HEAD, LAR_HTTP1_POST, LAR_HTTP1_PUT, LAR_HTTP1_DELETE, LAR_HTTP1_PATCH,
-    LAR_HTTP1_OPTIONS, LAR_HTTP1_OTHER
+    LAR_HTTP1_GET,
+    LAR_HTTP1_HEAD,
+    LAR_HTTP1_POST,
+    LAR_HTTP1_PUT,
+    LAR_HTTP1_DELETE,
+    LAR_HTTP1_PATCH,
+    LAR_HTTP1_OPTIONS,
+    LAR_HTTP1_OTHER
 } lar_http1_method;
 
 typedef struct lar_http1_limits {
-    uint32_t head_bytes_max;  /* HTTP_HEAD_LARGE over it */
+    uint32_t head_bytes_max; /* HTTP_HEAD_LARGE over it */
     uint32_t fields_max;
-    uint64_t body_bytes_max;  /* requests: HTTP_BODY_LARGE over it; UINT64_MAX = none */
+    uint64_t body_bytes_max; /* requests: HTTP_BODY_LARGE over it; UINT64_MAX = none */
 } lar_http1_limits;
 
 typedef enum lar_http1_type { LAR_HTTP1_REQUEST, LAR_HTTP1_RESPONSE } lar_http1_type;
 
 typedef enum lar_http1_event {
-    LAR_HTTP1_MORE,  /* all input consumed, nothing to report */
+    LAR_HTTP1_MORE,     /* all input consumed, nothing to report */
     LAR_HTTP1_HEAD_END, /* ->head is complete. A 1xx response is reported too, followed by no body and no END, but by
                            the next head of the same exchange */
-    LAR_HTTP1_BODY,  /* *body borrows the input: decoded body bytes (chunk framing removed) */
-    LAR_HTTP1_END,   /* the message is complete; the next byte belongs to the next message */
-    LAR_HTTP1_FAIL   /* ->error and ->diag say why; the parser accepts nothing more */
+    LAR_HTTP1_BODY,     /* *body borrows the input: decoded body bytes (chunk framing removed) */
+    LAR_HTTP1_END,      /* the message is complete; the next byte belongs to the next message */
+    LAR_HTTP1_FAIL      /* ->error and ->diag say why; the parser accepts nothing more */
 } lar_http1_event;
 
 typedef struct lar_http1 lar_http1;
@@ -83,7 +89,7 @@ lar_http1_event lar_http1_eof(lar_http1 *p);
 const lar_http1_head *lar_http1_head_of(const lar_http1 *p);
 lar_error lar_http1_error(const lar_http1 *p);
 const lar_diag *lar_http1_diag(const lar_http1 *p);
-bool lar_http1_idle(const lar_http1 *p);   /* no byte of a new message seen */
+bool lar_http1_idle(const lar_http1 *p);    /* no byte of a new message seen */
 bool lar_http1_in_head(const lar_http1 *p); /* some bytes of a head seen, head not complete */
 
 /* First field of that name (ASCII case-insensitive); empty slice with ptr NULL if absent. */

@@ -66,9 +66,7 @@ static const char *extension_byte(lar_http1 *p, char c) {
         if (c == '"') p->chunk = CHUNK_EXT_VALUE_END;
         else if (c == '\\') p->chunk = CHUNK_EXT_ESCAPED;
         return is_text(c) ? NULL : bad;
-    case CHUNK_EXT_ESCAPED:
-        p->chunk = CHUNK_EXT_QUOTED;
-        return is_text(c) ? NULL : bad;
+    case CHUNK_EXT_ESCAPED: p->chunk = CHUNK_EXT_QUOTED; return is_text(c) ? NULL : bad;
     case CHUNK_EXT_VALUE_END:
     case CHUNK_EXT_VALUE_BLANK: return behind(p, c, CHUNK_EXT_VALUE_BLANK);
     default: return bad;
@@ -82,19 +80,11 @@ static const char *framing_byte(lar_http1 *p, char c) {
     case CHUNK_SIZE_FIRST:
         digit = hex_digit(c);
         return digit < 0 ? "a chunk does not begin with its size" : size_digit(p, digit);
-    case CHUNK_SIZE:
-        digit = hex_digit(c);
-        return digit < 0 ? behind(p, c, CHUNK_SIZE_BLANK) : size_digit(p, digit);
+    case CHUNK_SIZE: digit = hex_digit(c); return digit < 0 ? behind(p, c, CHUNK_SIZE_BLANK) : size_digit(p, digit);
     case CHUNK_SIZE_BLANK: return behind(p, c, CHUNK_SIZE_BLANK);
-    case CHUNK_SIZE_LF:
-        p->chunk = CHUNK_DATA;
-        return c == '\n' ? NULL : "a CR without LF in a chunk size line";
-    case CHUNK_DATA_CR:
-        p->chunk = CHUNK_DATA_LF;
-        return c == '\r' ? NULL : "chunk data is not followed by CR LF";
-    case CHUNK_DATA_LF:
-        p->chunk = CHUNK_SIZE_FIRST;
-        return c == '\n' ? NULL : "chunk data is not followed by CR LF";
+    case CHUNK_SIZE_LF: p->chunk = CHUNK_DATA; return c == '\n' ? NULL : "a CR without LF in a chunk size line";
+    case CHUNK_DATA_CR: p->chunk = CHUNK_DATA_LF; return c == '\r' ? NULL : "chunk data is not followed by CR LF";
+    case CHUNK_DATA_LF: p->chunk = CHUNK_SIZE_FIRST; return c == '\n' ? NULL : "chunk data is not followed by CR LF";
     default: p->extension_bytes++; return extension_byte(p, c);
     }
 }

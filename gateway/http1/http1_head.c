@@ -20,14 +20,13 @@
 /* tchar of RFC 9110 5.6.2 */
 const unsigned char lar_http1_token_table[256] = {
     ['!'] = 1, ['#'] = 1, ['$'] = 1, ['%'] = 1, ['&'] = 1, ['\''] = 1, ['*'] = 1, ['+'] = 1, ['-'] = 1, ['.'] = 1,
-    ['^'] = 1, ['_'] = 1, ['`'] = 1, ['|'] = 1, ['~'] = 1,
-    ['0'] = 1, ['1'] = 1, ['2'] = 1, ['3'] = 1, ['4'] = 1, ['5'] = 1, ['6'] = 1, ['7'] = 1, ['8'] = 1, ['9'] = 1,
-    ['A'] = 1, ['B'] = 1, ['C'] = 1, ['D'] = 1, ['E'] = 1, ['F'] = 1, ['G'] = 1, ['H'] = 1, ['I'] = 1, ['J'] = 1,
-    ['K'] = 1, ['L'] = 1, ['M'] = 1, ['N'] = 1, ['O'] = 1, ['P'] = 1, ['Q'] = 1, ['R'] = 1, ['S'] = 1, ['T'] = 1,
-    ['U'] = 1, ['V'] = 1, ['W'] = 1, ['X'] = 1, ['Y'] = 1, ['Z'] = 1,
-    ['a'] = 1, ['b'] = 1, ['c'] = 1, ['d'] = 1, ['e'] = 1, ['f'] = 1, ['g'] = 1, ['h'] = 1, ['i'] = 1, ['j'] = 1,
-    ['k'] = 1, ['l'] = 1, ['m'] = 1, ['n'] = 1, ['o'] = 1, ['p'] = 1, ['q'] = 1, ['r'] = 1, ['s'] = 1, ['t'] = 1,
-    ['u'] = 1, ['v'] = 1, ['w'] = 1, ['x'] = 1, ['y'] = 1, ['z'] = 1};
+    ['^'] = 1, ['_'] = 1, ['`'] = 1, ['|'] = 1, ['~'] = 1, ['0'] = 1,  ['1'] = 1, ['2'] = 1, ['3'] = 1, ['4'] = 1,
+    ['5'] = 1, ['6'] = 1, ['7'] = 1, ['8'] = 1, ['9'] = 1, ['A'] = 1,  ['B'] = 1, ['C'] = 1, ['D'] = 1, ['E'] = 1,
+    ['F'] = 1, ['G'] = 1, ['H'] = 1, ['I'] = 1, ['J'] = 1, ['K'] = 1,  ['L'] = 1, ['M'] = 1, ['N'] = 1, ['O'] = 1,
+    ['P'] = 1, ['Q'] = 1, ['R'] = 1, ['S'] = 1, ['T'] = 1, ['U'] = 1,  ['V'] = 1, ['W'] = 1, ['X'] = 1, ['Y'] = 1,
+    ['Z'] = 1, ['a'] = 1, ['b'] = 1, ['c'] = 1, ['d'] = 1, ['e'] = 1,  ['f'] = 1, ['g'] = 1, ['h'] = 1, ['i'] = 1,
+    ['j'] = 1, ['k'] = 1, ['l'] = 1, ['m'] = 1, ['n'] = 1, ['o'] = 1,  ['p'] = 1, ['q'] = 1, ['r'] = 1, ['s'] = 1,
+    ['t'] = 1, ['u'] = 1, ['v'] = 1, ['w'] = 1, ['x'] = 1, ['y'] = 1,  ['z'] = 1};
 
 /* What the fields say about framing and the connection. */
 typedef struct head_facts {
@@ -97,8 +96,8 @@ static bool read_version(lar_http1 *p, lar_slice v, size_t offset) {
 
 static uint8_t method_id(lar_slice m) {
     static const lar_slice names[LAR_HTTP1_OTHER] = {
-        [LAR_HTTP1_GET] = {"GET", 3},       [LAR_HTTP1_HEAD] = {"HEAD", 4},     [LAR_HTTP1_POST] = {"POST", 4},
-        [LAR_HTTP1_PUT] = {"PUT", 3},       [LAR_HTTP1_DELETE] = {"DELETE", 6}, [LAR_HTTP1_PATCH] = {"PATCH", 5},
+        [LAR_HTTP1_GET] = {"GET", 3},        [LAR_HTTP1_HEAD] = {"HEAD", 4},     [LAR_HTTP1_POST] = {"POST", 4},
+        [LAR_HTTP1_PUT] = {"PUT", 3},        [LAR_HTTP1_DELETE] = {"DELETE", 6}, [LAR_HTTP1_PATCH] = {"PATCH", 5},
         [LAR_HTTP1_OPTIONS] = {"OPTIONS", 7}};
     for (uint8_t i = 0; i < LAR_HTTP1_OTHER; i++)
         if (lar_slice_eq(m, names[i])) return i;
@@ -145,14 +144,14 @@ static bool read_status_line(lar_http1 *p, lar_slice line) {
 /* field-name ":" OWS field-value OWS (RFC 9112 5). The caller checks the value's bytes. */
 static bool read_field(lar_http1 *p, lar_slice line, size_t offset, lar_http1_field *f) {
     const char *colon = memchr(line.ptr, ':', line.len);
-    if (line.ptr[0] == ' ' || line.ptr[0] == '\t')
-        return refuse(p, LAR_HTTP_SYNTAX, offset, "a folded field line");
+    if (line.ptr[0] == ' ' || line.ptr[0] == '\t') return refuse(p, LAR_HTTP_SYNTAX, offset, "a folded field line");
     if (!colon) return refuse(p, LAR_HTTP_SYNTAX, offset, "a field line without colon");
     size_t n = (size_t)(colon - line.ptr);
     f->name = lar_slice_of(line.ptr, n);
     f->value = lar_slice_trim(lar_slice_of(colon + 1, line.len - n - 1));
     if (!all_token(f->name))
-        return refuse(p, LAR_HTTP_SYNTAX, offset, "a field name is empty, ends in a blank or holds a forbidden character");
+        return refuse(p, LAR_HTTP_SYNTAX, offset,
+                      "a field name is empty, ends in a blank or holds a forbidden character");
     return true;
 }
 
@@ -340,8 +339,7 @@ static bool second_reader_agrees(lar_http1 *p) {
         at += p->h.method.len;
     }
     if (err == HPE_OK) err = llhttp_execute(ll, at, (size_t)(p->head.ptr + p->head.len - at));
-    if (err != HPE_PAUSED || !p->second_done)
-        return refuse(p, LAR_HTTP_SYNTAX, 0, "the head is malformed");
+    if (err != HPE_PAUSED || !p->second_done) return refuse(p, LAR_HTTP_SYNTAX, 0, "the head is malformed");
     bool chunked = (ll->flags & F_CHUNKED) != 0, length = (ll->flags & F_CONTENT_LENGTH) != 0;
     if (p->second_fields != p->h.field_count || chunked != p->h.chunked || length != p->h.has_length ||
         (length && ll->content_length != p->h.length))

@@ -7,14 +7,14 @@
 #include "gateway/http1/http1.h"
 
 typedef enum http1_state {
-    HTTP1_IDLE,      /* between messages */
-    HTTP1_INTERIM,   /* responses: a 1xx head was handed out, the next head follows */
+    HTTP1_IDLE,    /* between messages */
+    HTTP1_INTERIM, /* responses: a 1xx head was handed out, the next head follows */
     HTTP1_IN_HEAD,
     HTTP1_LENGTH,    /* `left` body bytes to come */
     HTTP1_UNTIL_EOF, /* responses without length */
     HTTP1_CHUNKED,   /* in chunk lines and chunk data; `chunk` says where */
     HTTP1_TRAILER,
-    HTTP1_COMPLETE,  /* END is the next event */
+    HTTP1_COMPLETE, /* END is the next event */
     HTTP1_FAILED
 } http1_state;
 
@@ -43,22 +43,22 @@ struct lar_http1 {
     http1_state state;
     http1_chunk chunk;
     lar_http1_limits limits;
-    lar_buf head;             /* the raw head; everything in `h` borrows it */
-    lar_buf trailer;          /* raw trailer section, empty unless one is sent */
-    lar_http1_field *fields;  /* grows up to limits.fields_max */
+    lar_buf head;            /* the raw head; everything in `h` borrows it */
+    lar_buf trailer;         /* raw trailer section, empty unless one is sent */
+    lar_http1_field *fields; /* grows up to limits.fields_max */
     uint32_t fields_cap;
     uint32_t line_bytes;      /* of the line under way in head or trailer */
     uint32_t extension_bytes; /* of all chunk extensions of this message */
     uint32_t size_digits;
-    uint32_t blank_lines;     /* skipped before a request line */
-    uint64_t left;            /* LENGTH: body bytes to come; CHUNKED: of this chunk */
-    uint64_t body_bytes;      /* announced so far, over all chunks */
+    uint32_t blank_lines; /* skipped before a request line */
+    uint64_t left;        /* LENGTH: body bytes to come; CHUNKED: of this chunk */
+    uint64_t body_bytes;  /* announced so far, over all chunks */
     bool to_head_request;
-    bool blank_cr;            /* the CR of an empty line before a request line was seen */
+    bool blank_cr; /* the CR of an empty line before a request line was seen */
     lar_http1_head h;
     lar_error error;
     lar_diag diag;
-    llhttp_t second;          /* the second reader of every head */
+    llhttp_t second; /* the second reader of every head */
     uint32_t second_fields;
     bool second_done;
 };

@@ -46,9 +46,7 @@ void lar_sse_reset(lar_sse *s) {
     s->bom_seen = 0;
 }
 
-bool lar_sse_inside(const lar_sse *s) {
-    return s->any_line || s->in_line || (s->bom_seen && !s->bom_done);
-}
+bool lar_sse_inside(const lar_sse *s) { return s->any_line || s->in_line || (s->bom_seen && !s->bom_done); }
 
 /* First CR or LF in [at, end), or end. */
 static const char *line_end(const char *at, const char *end) {

@@ -11,8 +11,8 @@
 #include "base/slice.h"
 
 typedef struct lar_sse_event {
-    lar_slice type; /* the `event:` field, empty if none; borrows the parser until the next call */
-    lar_slice data; /* `data:` lines joined with LF; borrows the parser or, for one line that came whole, the input:
+    lar_slice type;    /* the `event:` field, empty if none; borrows the parser until the next call */
+    lar_slice data;    /* `data:` lines joined with LF; borrows the parser or, for one line that came whole, the input:
                        valid until the next call and while the input is */
     bool comment_only; /* no data line: a comment or a bare field; type and data are empty */
     bool oversize;     /* over the limit: type and data are empty */
@@ -25,9 +25,9 @@ typedef struct lar_sse_event {
 /* Embedded. */
 typedef struct lar_sse {
     lar_buf data, type, line;
-    lar_slice single; /* the only data line so far, not copied yet */
+    lar_slice single;             /* the only data line so far, not copied yet */
     uint64_t offset, event_start; /* bytes from the stream's start */
-    size_t event_bytes; /* of the event's lines so far, line ends not counted */
+    size_t event_bytes;           /* of the event's lines so far, line ends not counted */
     bool has_data, any_line, in_line, skip_lf, bom_done, oversize, handed;
     size_t event_bytes_max;
     uint8_t bom_seen;

@@ -31,8 +31,8 @@ static lar_error bind_one(const struct addrinfo *a, lar_listener_mode mode, int 
     return LAR_IO;
 }
 
-lar_error lar_listener_open(uv_loop_t *loop, uv_tcp_t *handle, const char *host, uint16_t port,
-                            lar_listener_mode mode, lar_diag *d) {
+lar_error lar_listener_open(uv_loop_t *loop, uv_tcp_t *handle, const char *host, uint16_t port, lar_listener_mode mode,
+                            lar_diag *d) {
     if (uv_tcp_init(loop, handle) < 0) return lar_fail(LAR_NO_MEMORY, d, "listener");
     char service[8];
     (void)snprintf(service, sizeof service, "%u", (unsigned)port);

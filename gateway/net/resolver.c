@@ -7,17 +7,16 @@
 #include <string.h>
 
 static void set_port(struct sockaddr_storage *a, uint16_t port) {
-    if (a->ss_family == AF_INET6)
-        ((struct sockaddr_in6 *)a)->sin6_port = htons(port);
-    else
-        ((struct sockaddr_in *)a)->sin_port = htons(port);
+    if (a->ss_family == AF_INET6) ((struct sockaddr_in6 *)a)->sin6_port = htons(port);
+    else ((struct sockaddr_in *)a)->sin_port = htons(port);
 }
 
 void lar_resolver_init(lar_resolver *r, uv_loop_t *loop, const char *host, uint16_t port, uint32_t ttl_ms) {
     *r = (lar_resolver){.loop = loop, .host = host, .port = port, .ttl_ms = ttl_ms};
     struct sockaddr_storage a;
     memset(&a, 0, sizeof a);
-    if (uv_ip4_addr(host, port, (struct sockaddr_in *)&a) != 0 && uv_ip6_addr(host, port, (struct sockaddr_in6 *)&a) != 0)
+    if (uv_ip4_addr(host, port, (struct sockaddr_in *)&a) != 0 &&
+        uv_ip6_addr(host, port, (struct sockaddr_in6 *)&a) != 0)
         return;
     r->addresses[0] = a;
     r->count = 1;

@@ -160,10 +160,8 @@ static void finish_eof(lar_stream *s) {
     s->eof_seen = true;
     if (s->reading) (void)uv_read_stop((uv_stream_t *)&s->tcp);
     s->reading = false;
-    if (!s->opened)
-        emit_error(s, s->tls ? LAR_UPSTREAM_TLS : LAR_UPSTREAM_CLOSED, NULL);
-    else
-        emit(s, LAR_STREAM_EOF, (lar_slice){NULL, 0});
+    if (!s->opened) emit_error(s, s->tls ? LAR_UPSTREAM_TLS : LAR_UPSTREAM_CLOSED, NULL);
+    else emit(s, LAR_STREAM_EOF, (lar_slice){NULL, 0});
 }
 
 static void apply_reading(lar_stream *s);
@@ -226,10 +224,8 @@ static void on_read(uv_stream_t *h, ssize_t n, const uv_buf_t *buf) {
         return;
     }
     lar_slice data = lar_slice_of(buf->base, (size_t)n);
-    if (s->tls)
-        on_cipher(s, data);
-    else
-        emit(s, LAR_STREAM_DATA, data);
+    if (s->tls) on_cipher(s, data);
+    else emit(s, LAR_STREAM_DATA, data);
 }
 
 /* Reading is on while the owner wants data, and during the TLS handshake. */

@@ -49,7 +49,7 @@ struct lar_stream {
     void *owner;
     lar_stream_scratch *scratch;
     lar_tls *tls;
-    size_t queued_bytes;    /* given to uv_write and not done yet */
+    size_t queued_bytes; /* given to uv_write and not done yet */
     uint32_t writes_active;
     bool opened, reading, failed, write_failed, closing, read_wanted, eof_seen;
 };

@@ -72,7 +72,8 @@ static lar_tls_context *context_new(const SSL_METHOD *method) {
         lar_tls_context_unref(c);
         return NULL;
     }
-    SSL_CTX_set_mode(c->ctx, SSL_MODE_RELEASE_BUFFERS | SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+    SSL_CTX_set_mode(c->ctx,
+                     SSL_MODE_RELEASE_BUFFERS | SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
     SSL_CTX_set_options(c->ctx, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION | SSL_OP_IGNORE_UNEXPECTED_EOF);
     return c;
 }
@@ -115,8 +116,7 @@ lar_error lar_tls_server_new(const char *cert_file, const char *key_file, lar_tl
         e = ssl_fail(LAR_CONFIG, d, "tls.cert cannot be read as a PEM chain");
     else if (SSL_CTX_use_PrivateKey_file(c->ctx, key_file, SSL_FILETYPE_PEM) != 1)
         e = ssl_fail(LAR_CONFIG, d, "tls.key cannot be read as a PEM private key");
-    else if (SSL_CTX_check_private_key(c->ctx) != 1)
-        e = ssl_fail(LAR_CONFIG, d, "tls.key does not belong to tls.cert");
+    else if (SSL_CTX_check_private_key(c->ctx) != 1) e = ssl_fail(LAR_CONFIG, d, "tls.key does not belong to tls.cert");
     if (e) {
         lar_tls_context_unref(c);
         return e;
@@ -212,7 +212,8 @@ lar_error lar_tls_handshake(lar_tls *t, lar_diag *d) {
     long verify = SSL_get_verify_result(t->ssl);
     if (verify != X509_V_OK) {
         ERR_clear_error();
-        return lar_fail(LAR_UPSTREAM_TLS, d, "the certificate was not accepted: %s", X509_verify_cert_error_string(verify));
+        return lar_fail(LAR_UPSTREAM_TLS, d, "the certificate was not accepted: %s",
+                        X509_verify_cert_error_string(verify));
     }
     return ssl_fail(LAR_UPSTREAM_TLS, d, "TLS handshake");
 }

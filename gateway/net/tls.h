@@ -15,8 +15,8 @@ typedef struct lar_tls lar_tls;
 
 /* Client side. ca_file "" = the system's certificates. The peer is verified against `host` (a name, then also sent as
  * SNI, or an IP literal, then no SNI: RFC 6066 3). The last session is kept and offered again. CONFIG with detail. */
-LAR_MUST_USE lar_error lar_tls_client_new(const char *host, bool host_is_ip, const char *ca_file,
-                                          lar_tls_context **out, lar_diag *d);
+LAR_MUST_USE lar_error lar_tls_client_new(const char *host, bool host_is_ip, const char *ca_file, lar_tls_context **out,
+                                          lar_diag *d);
 /* Listener side: PEM chain and key. CONFIG with detail (file missing, key does not fit...). */
 LAR_MUST_USE lar_error lar_tls_server_new(const char *cert_file, const char *key_file, lar_tls_context **out,
                                           lar_diag *d);

@@ -40,10 +40,8 @@ static void release(lar_admin *a) {
 static void on_handle_closed(uv_handle_t *h) {
     admin_conn *c = h->data;
     if (--c->open_handles) return;
-    if (c->prev)
-        c->prev->next = c->next;
-    else
-        c->admin->conns = c->next;
+    if (c->prev) c->prev->next = c->next;
+    else c->admin->conns = c->next;
     if (c->next) c->next->prev = c->prev;
     c->admin->conn_count--;
     lar_http1_free(c->parser);
@@ -67,9 +65,9 @@ static void on_written(uv_write_t *w, int status) {
 }
 
 static lar_error respond(lar_buf *out, int status, const char *type, lar_slice body) {
-    lar_error e = lar_buf_printf(out,
-                                 "HTTP/1.1 %d %s\r\nContent-Type: %s\r\nContent-Length: %zu\r\nConnection: close\r\n\r\n",
-                                 status, lar_http1_reason(status), type, body.len);
+    lar_error e =
+        lar_buf_printf(out, "HTTP/1.1 %d %s\r\nContent-Type: %s\r\nContent-Length: %zu\r\nConnection: close\r\n\r\n",
+                       status, lar_http1_reason(status), type, body.len);
     return e ? e : lar_buf_add_slice(out, body);
 }
 
@@ -77,7 +75,8 @@ static lar_error answer(lar_gateway *g, const lar_http1_head *h, lar_buf *out) {
     if (lar_slice_eq_cstr(h->target, "/healthz")) return respond(out, 200, "text/plain", LAR_SLICE("ok\n"));
     if (lar_slice_eq_cstr(h->target, "/readyz")) {
         bool stopping = atomic_load(&g->stopping);
-        return respond(out, stopping ? 503 : 200, "text/plain", stopping ? LAR_SLICE("stopping\n") : LAR_SLICE("ready\n"));
+        return respond(out, stopping ? 503 : 200, "text/plain",
+                       stopping ? LAR_SLICE("stopping\n") : LAR_SLICE("ready\n"));
     }
     if (!lar_slice_eq_cstr(h->target, "/metrics")) return respond(out, 404, "text/plain", LAR_SLICE("not found\n"));
     lar_metrics_set(g->metrics, LAR_METRIC_BUFFERED_BYTES, atomic_load(&g->buffered_bytes));
@@ -92,8 +91,8 @@ static lar_error answer(lar_gateway *g, const lar_http1_head *h, lar_buf *out) {
 static void send_answer(admin_conn *c) {
     const lar_http1_head *h = lar_http1_head_of(c->parser);
     bool get = h->method_id == LAR_HTTP1_GET || h->method_id == LAR_HTTP1_HEAD;
-    lar_error e = get ? answer(c->admin->gateway, h, &c->out)
-                      : respond(&c->out, 405, "text/plain", LAR_SLICE("only GET\n"));
+    lar_error e =
+        get ? answer(c->admin->gateway, h, &c->out) : respond(&c->out, 405, "text/plain", LAR_SLICE("only GET\n"));
     c->answered = true;
     if (!e && h->method_id == LAR_HTTP1_HEAD) {
         char *end = memmem(c->out.ptr, c->out.len, "\r\n\r\n", 4);

@@ -22,10 +22,8 @@ static const lar_config *config_of(const lar_loop *l) { return l->set->generatio
 static void handle_closed(lar_client *c) {
     if (--c->open_handles) return;
     lar_loop *l = c->loop;
-    if (c->prev)
-        c->prev->next = c->next;
-    else
-        l->clients = c->next;
+    if (c->prev) c->prev->next = c->next;
+    else l->clients = c->next;
     if (c->next) c->next->prev = c->prev;
     l->client_count--;
     atomic_fetch_sub_explicit(&l->gateway->clients, 1, memory_order_relaxed);
@@ -47,18 +45,14 @@ static void close_now(lar_client *c, lar_stream_close_mode mode) {
 }
 
 void lar_client_close(lar_client *c) {
-    if (c->exchange)
-        lar_exchange_fail(c->exchange, LAR_SHUTDOWN, ""); /* comes back through lar_client_exchange_done */
-    else if (c->state != CLIENT_LINGER)
-        close_now(c, LAR_CLOSE_NORMAL);
+    if (c->exchange) lar_exchange_fail(c->exchange, LAR_SHUTDOWN, ""); /* comes back through lar_client_exchange_done */
+    else if (c->state != CLIENT_LINGER) close_now(c, LAR_CLOSE_NORMAL);
 }
 
 /* The peer is gone. */
 static void lost(lar_client *c) {
-    if (c->exchange)
-        lar_exchange_abandon(c->exchange, LAR_END_CLIENT_GONE);
-    else
-        close_now(c, LAR_CLOSE_RESET);
+    if (c->exchange) lar_exchange_abandon(c->exchange, LAR_END_CLIENT_GONE);
+    else close_now(c, LAR_CLOSE_RESET);
 }
 
 /* Sends FIN behind the last answer and throws away what still comes, so that the answer is not lost to a reset
@@ -259,10 +253,8 @@ static void on_eof(lar_client *c) {
 
 static void on_drained(lar_client *c) {
     if (c->state == CLIENT_LINGER) {
-        if (c->eof)
-            close_now(c, LAR_CLOSE_NORMAL);
-        else
-            lar_deadline_set(&c->deadline, LINGER_MS);
+        if (c->eof) close_now(c, LAR_CLOSE_NORMAL);
+        else lar_deadline_set(&c->deadline, LINGER_MS);
         return;
     }
     if (c->state == CLIENT_BUSY) lar_deadline_clear(&c->deadline);

@@ -20,16 +20,16 @@ typedef enum client_state {
 
 struct lar_client {
     lar_stream stream;
-    lar_deadline deadline;   /* the connection's own: idle, head, body, write, linger */
+    lar_deadline deadline; /* the connection's own: idle, head, body, write, linger */
     lar_loop *loop;
     lar_client *prev, *next; /* in loop->clients */
     lar_http1 *parser;
-    lar_exchange *exchange;  /* BODY, BUSY */
-    lar_buf pending;         /* pipelined bytes */
+    lar_exchange *exchange; /* BODY, BUSY */
+    lar_buf pending;        /* pipelined bytes */
     client_state state;
     uint8_t open_handles;
     bool eof, feeding, close_after;
-    uint32_t probe_ms; /* not 0: a probe is out (client.c) */
+    uint32_t probe_ms;       /* not 0: a probe is out (client.c) */
     size_t write_queue_seen; /* to see whether a slow client takes anything at all */
     size_t linger_bytes;
 };

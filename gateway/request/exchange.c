@@ -12,7 +12,13 @@
 #include "base/ensure.h"
 #include "gateway/request/client.h"
 
-enum { KEEP_BODY_BYTES = 1 << 20, KEEP_ARENA_BYTES = 256 << 10, KEEP_HELD_BYTES = 64 << 10, SSE_EVENT_BYTES_MAX = 8 << 20, ARENA_EXTRA_BYTES = 4 << 20 };
+enum {
+    KEEP_BODY_BYTES = 1 << 20,
+    KEEP_ARENA_BYTES = 256 << 10,
+    KEEP_HELD_BYTES = 64 << 10,
+    SSE_EVENT_BYTES_MAX = 8 << 20,
+    ARENA_EXTRA_BYTES = 4 << 20
+};
 
 #define TO(state) (1u << EXCHANGE_##state)
 static const uint8_t moves[EXCHANGE_STATE_COUNT] = {
@@ -134,7 +140,9 @@ static void clear(lar_exchange *x) {
 static void begin_record(lar_exchange *x) {
     static const lar_tokens unknown = {LAR_TOKENS_UNKNOWN, LAR_TOKENS_UNKNOWN, LAR_TOKENS_UNKNOWN,
                                        LAR_TOKENS_UNKNOWN, LAR_TOKENS_UNKNOWN, LAR_TOKENS_UNKNOWN};
-    x->record = (lar_journal_record){.time_ms = lar_clock_wall_ms(), .tokens = unknown, .raw = unknown,
+    x->record = (lar_journal_record){.time_ms = lar_clock_wall_ms(),
+                                     .tokens = unknown,
+                                     .raw = unknown,
                                      .ttft_us = LAR_TOKENS_UNKNOWN};
     x->start_ns = lar_clock_mono_ns();
 }
@@ -195,7 +203,9 @@ lar_error lar_exchange_begin(lar_exchange *x, lar_client *c, const lar_http1_hea
     }
     if (!e) e = lar_route_tenant(x->config, h, &g->process_salt, &x->record.tenant, &x->scope);
     if (!e && g->stopping) e = LAR_SHUTDOWN;
-    if (e) lar_exchange_fail(x, e, e == LAR_UNAUTHORIZED ? "send a key of this gateway as 'Authorization: Bearer KEY'" : "");
+    if (e)
+        lar_exchange_fail(x, e,
+                          e == LAR_UNAUTHORIZED ? "send a key of this gateway as 'Authorization: Bearer KEY'" : "");
     return e;
 }
 
@@ -226,9 +236,7 @@ void lar_exchange_run(lar_exchange *x) {
     lar_exchange_fail(x, e, text.ptr ? text.ptr : "");
 }
 
-void lar_exchange_refuse(lar_exchange *x, lar_error e, const lar_diag *d) {
-    lar_exchange_fail(x, e, d ? d->text : "");
-}
+void lar_exchange_refuse(lar_exchange *x, lar_error e, const lar_diag *d) { lar_exchange_fail(x, e, d ? d->text : ""); }
 
 /* The shorter of `ms` and what is left of the whole. */
 void lar_exchange_wait(lar_exchange *x, uint32_t ms) {

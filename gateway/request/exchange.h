@@ -14,8 +14,8 @@
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/json.h"
-#include "gateway/net/deadline.h"
 #include "gateway/http1/sse.h"
+#include "gateway/net/deadline.h"
 #include "gateway/request/gateway.h"
 #include "gateway/request/route.h"
 
@@ -45,7 +45,7 @@ struct lar_exchange {
     lar_exchange *spare_next;
     lar_loop *loop;
     lar_client *client;
-    lar_pool_set *set;      /* the configuration and pools this request uses, from begin to the record */
+    lar_pool_set *set; /* the configuration and pools this request uses, from begin to the record */
     const lar_config *config;
     exchange_state state;
 
@@ -57,16 +57,16 @@ struct lar_exchange {
     lar_digest scope;
     const lar_http1_head *head; /* the client parser's, valid until the request's answer is done */
     lar_slice cors;
-    char request_id[24];    /* of this answer, in x-larder-request-id and the access line */
-    size_t budget_bytes;    /* counted in gateway->buffered_bytes */
-    bool understood;        /* a known endpoint with a parsed JSON body */
+    char request_id[24]; /* of this answer, in x-larder-request-id and the access line */
+    size_t budget_bytes; /* counted in gateway->buffered_bytes */
+    bool understood;     /* a known endpoint with a parsed JSON body */
     bool head_request, client_is_10, keep_alive;
 
     /* towards the upstream */
     const lar_upstream_config *upstream;
     uint32_t upstream_index;
     lar_lease lease;
-    lar_buf up_head;        /* the head that goes upstream */
+    lar_buf up_head; /* the head that goes upstream */
     lar_splices *edits;
     struct iovec *iov;
     uint32_t iov_count;
@@ -76,15 +76,15 @@ struct lar_exchange {
 
     /* the answer */
     relay_mode relay;
-    bool last_cr;           /* the last event ended in CR: an LF may still belong to it */
+    bool last_cr; /* the last event ended in CR: an LF may still belong to it */
     bool head_sent, chunked_out, answer_whole, no_body;
-    int status;             /* what the upstream said; what the client sees is in record.status */
-    lar_buf held;           /* HOLD: the body; SSE: the event under way */
-    lar_buf copy;           /* JSON: for the usage */
+    int status;   /* what the upstream said; what the client sees is in record.status */
+    lar_buf held; /* HOLD: the body; SSE: the event under way */
+    lar_buf copy; /* JSON: for the usage */
     lar_buf out_head;
     lar_sse sse;
     lar_usage usage;
-    bool paused;            /* the upstream is not read: the client is slower */
+    bool paused; /* the upstream is not read: the client is slower */
 
     /* the account */
     lar_journal_record record;

@@ -50,9 +50,10 @@ static void access_line(const lar_exchange *x, lar_ending how) {
     const lar_journal_record *r = &x->record;
     char tenant[20];
     (void)snprintf(tenant, sizeof tenant, "%016llx", (unsigned long long)r->tenant);
-    LAR_LOG(g->log, LAR_LOG_INFO, "request", LAR_F_CSTR("request_id", x->request_id), LAR_F_CSTR("route", r->route), LAR_F_CSTR("upstream", r->upstream),
-            LAR_F_CSTR("model", r->model), LAR_F_CSTR("tenant", r->tenant ? tenant : "-"),
-            LAR_F_INT("status", r->status), LAR_F_CSTR("ending", lar_ending_name(how)),
+    LAR_LOG(g->log, LAR_LOG_INFO, "request", LAR_F_CSTR("request_id", x->request_id), LAR_F_CSTR("route", r->route),
+            LAR_F_CSTR("upstream", r->upstream), LAR_F_CSTR("model", r->model),
+            LAR_F_CSTR("tenant", r->tenant ? tenant : "-"), LAR_F_INT("status", r->status),
+            LAR_F_CSTR("ending", lar_ending_name(how)),
             LAR_F_CSTR("error", r->error ? lar_error_name((lar_error)r->error) : "-"), LAR_F_INT("turn", r->turn),
             LAR_F_INT("prompt_tokens", r->tokens.prompt == LAR_TOKENS_UNKNOWN ? -1 : r->tokens.prompt),
             LAR_F_INT("hit_tokens", r->tokens.hit == LAR_TOKENS_UNKNOWN ? -1 : r->tokens.hit),
@@ -76,10 +77,8 @@ static void settle(lar_exchange *x, lar_ending how) {
     if (g->store) lar_store_journal(g->store, r);
     if (atomic_load_explicit(&g->access_log, memory_order_relaxed)) access_line(x, how);
     atomic_fetch_sub_explicit(&g->buffered_bytes, (long long)x->budget_bytes, memory_order_relaxed);
-    if (x->answer_whole)
-        lar_lease_release(&x->lease);
-    else
-        lar_lease_cancel(&x->lease);
+    if (x->answer_whole) lar_lease_release(&x->lease);
+    else lar_lease_cancel(&x->lease);
     x->set->users--;
     x->set = NULL;
     lar_exchange_move(x, EXCHANGE_DONE);
@@ -155,7 +154,10 @@ void lar_exchange_answer(lar_exchange *x, int status, const char *fields, lar_sl
     if (!e && body.len) e = lar_buf_add_slice(b, LAR_SLICE("Content-Type: application/json\r\n"));
     if (!e && status != 204) e = lar_buf_printf(b, "Content-Length: %zu\r\n", body.len);
     if (!e) e = lar_exchange_own_fields(x, b);
-    if (!e) e = lar_buf_add_slice(b, x->keep_alive ? (x->client_is_10 ? LAR_SLICE("Connection: keep-alive\r\n\r\n") : LAR_SLICE("\r\n")) : LAR_SLICE("Connection: close\r\n\r\n"));
+    if (!e)
+        e = lar_buf_add_slice(b, x->keep_alive ? (x->client_is_10 ? LAR_SLICE("Connection: keep-alive\r\n\r\n")
+                                                                  : LAR_SLICE("\r\n"))
+                                               : LAR_SLICE("Connection: close\r\n\r\n"));
     struct iovec iov[2] = {{b->ptr, b->len}, {(void *)(uintptr_t)body.ptr, body.len}};
     x->record.status = (uint16_t)status;
     x->record.response_bytes += body.len;
@@ -182,7 +184,7 @@ static void fail_in_stream(lar_exchange *x, lar_error e, const char *detail) {
     if (x->relay == RELAY_SSE && lar_reply_error_event(b, x->view.protocol, e, detail) == LAR_OK) {
         char size_line[24];
         int n = snprintf(size_line, sizeof size_line, "%zx\r\n", b->len);
-        struct iovec iov[3] = {{size_line, (size_t)n}, {b->ptr, b->len}, {(void *)(uintptr_t)"\r\n", 2}};
+        struct iovec iov[3] = {{size_line, (size_t)n}, {b->ptr, b->len}, {(void *)(uintptr_t) "\r\n", 2}};
         bool chunked = x->chunked_out;
         if (lar_client_write(x->client, chunked ? iov : iov + 1, chunked ? 3 : 1) != LAR_OK) {
             lar_exchange_abandon(x, LAR_END_CLIENT_GONE);

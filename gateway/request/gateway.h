@@ -36,8 +36,8 @@ void lar_generation_unref(lar_generation *g);
 /* The pools of one loop for one generation. A request uses the set that was current when it began. */
 typedef struct lar_pool_set {
     lar_generation *generation;
-    lar_pool **pools; /* one an upstream */
-    uint32_t users;   /* exchanges */
+    lar_pool **pools;          /* one an upstream */
+    uint32_t users;            /* exchanges */
     struct lar_pool_set *next; /* in loop->old_sets */
 } lar_pool_set;
 

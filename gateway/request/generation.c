@@ -49,7 +49,8 @@ lar_generation *lar_generation_ref(lar_generation *g) {
 
 void lar_generation_unref(lar_generation *g) {
     if (!g || atomic_fetch_sub_explicit(&g->refs, 1, memory_order_acq_rel) != 1) return;
-    for (uint32_t i = 0; g->upstream_tls && i < g->config->upstream_count; i++) lar_tls_context_unref(g->upstream_tls[i]);
+    for (uint32_t i = 0; g->upstream_tls && i < g->config->upstream_count; i++)
+        lar_tls_context_unref(g->upstream_tls[i]);
     free(g->upstream_tls);
     if (g->owns_config) lar_config_free(g->config);
     free(g);

@@ -99,10 +99,8 @@ static lar_error inject_usage(lar_exchange *x) {
         uint32_t at = j->nodes[options].start + 1;
         if (flag != LAR_JSON_NONE)
             e = lar_splices_add(x->edits, j->nodes[flag].start, j->nodes[flag].end, LAR_SLICE("true"));
-        else if (j->nodes[options].count)
-            e = lar_splices_add(x->edits, at, at, LAR_SLICE("\"include_usage\":true,"));
-        else
-            e = lar_splices_add(x->edits, at, at, LAR_SLICE("\"include_usage\":true"));
+        else if (j->nodes[options].count) e = lar_splices_add(x->edits, at, at, LAR_SLICE("\"include_usage\":true,"));
+        else e = lar_splices_add(x->edits, at, at, LAR_SLICE("\"include_usage\":true"));
     } else if (options != LAR_JSON_NONE) {
         e = lar_splices_add(x->edits, j->nodes[options].start, j->nodes[options].end,
                             LAR_SLICE("{\"include_usage\":true}"));
@@ -195,7 +193,8 @@ static lar_error build_head(lar_exchange *x, size_t body_bytes) {
         bool bearer = strcmp(lar_profile_get(u->profile)->auth_field, "x-api-key") != 0;
         e = lar_buf_printf(b, bearer ? "Authorization: Bearer %s\r\n" : "x-api-key: %s\r\n", u->key);
     }
-    if (!e && x->route.protocol != LAR_PROTOCOL_NONE) e = lar_buf_add_slice(b, LAR_SLICE("Accept-Encoding: identity\r\n"));
+    if (!e && x->route.protocol != LAR_PROTOCOL_NONE)
+        e = lar_buf_add_slice(b, LAR_SLICE("Accept-Encoding: identity\r\n"));
     bool length = body_bytes || h->method_id == LAR_HTTP1_POST || h->method_id == LAR_HTTP1_PUT || h->has_body;
     if (!e && length) e = lar_buf_printf(b, "Content-Length: %zu\r\n", body_bytes);
     return e ? e : lar_buf_add_slice(b, LAR_SLICE("\r\n"));
@@ -209,10 +208,8 @@ static lar_error build_iov(lar_exchange *x) {
     if (!x->iov) return LAR_NO_MEMORY;
     x->iov[0] = (struct iovec){x->up_head.ptr, x->up_head.len};
     x->iov_count = 1;
-    if (edited)
-        x->iov_count += lar_splices_iov(x->edits, body, x->iov + 1);
-    else if (body.len)
-        x->iov[x->iov_count++] = (struct iovec){x->body.ptr, body.len};
+    if (edited) x->iov_count += lar_splices_iov(x->edits, body, x->iov + 1);
+    else if (body.len) x->iov[x->iov_count++] = (struct iovec){x->body.ptr, body.len};
     return LAR_OK;
 }
 

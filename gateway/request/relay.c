@@ -35,7 +35,9 @@ lar_error lar_exchange_copy_head(lar_exchange *x, int status) {
         if (lar_http1_hop_by_hop(h, f->name) || lar_slice_ieq(f->name, LAR_SLICE("content-length"))) continue;
         /* alternatives of the upstream are not alternatives of this gateway (RFC 7838) */
         if (lar_slice_ieq(f->name, LAR_SLICE("alt-svc"))) continue;
-        if (lar_slice_ieq(f->name, LAR_SLICE("x-larder-request-id")) || lar_slice_ieq(f->name, LAR_SLICE("x-larder-edits"))) continue;
+        if (lar_slice_ieq(f->name, LAR_SLICE("x-larder-request-id")) ||
+            lar_slice_ieq(f->name, LAR_SLICE("x-larder-edits")))
+            continue;
         if (sse && lar_slice_ieq(f->name, LAR_SLICE("x-accel-buffering"))) continue;
         if (x->cors.len && lar_slice_ieq(f->name, LAR_SLICE("access-control-allow-origin"))) continue;
         if (lar_slice_ieq(f->name, LAR_SLICE("cache-control"))) has_cache_control = true;
@@ -90,12 +92,13 @@ static bool put(lar_exchange *x, const pieces *body, put_last last) {
     x->head_sent = true;
     if (body->bytes) {
         if (!x->first_byte_ns) x->first_byte_ns = lar_clock_mono_ns();
-        if (x->chunked_out) iov[n++] = (struct iovec){size_line, (size_t)snprintf(size_line, sizeof size_line, "%zx\r\n", body->bytes)};
+        if (x->chunked_out)
+            iov[n++] = (struct iovec){size_line, (size_t)snprintf(size_line, sizeof size_line, "%zx\r\n", body->bytes)};
         for (uint32_t i = 0; i < body->count; i++) iov[n++] = body->iov[i];
-        if (x->chunked_out && last == PUT_MORE) iov[n++] = (struct iovec){(void *)(uintptr_t)"\r\n", 2};
-        if (x->chunked_out && last == PUT_END) iov[n++] = (struct iovec){(void *)(uintptr_t)"\r\n0\r\n\r\n", 7};
+        if (x->chunked_out && last == PUT_MORE) iov[n++] = (struct iovec){(void *)(uintptr_t) "\r\n", 2};
+        if (x->chunked_out && last == PUT_END) iov[n++] = (struct iovec){(void *)(uintptr_t) "\r\n0\r\n\r\n", 7};
     } else if (x->chunked_out && last == PUT_END) {
-        iov[n++] = (struct iovec){(void *)(uintptr_t)"0\r\n\r\n", 5};
+        iov[n++] = (struct iovec){(void *)(uintptr_t) "0\r\n\r\n", 5};
     }
     x->record.response_bytes += body->bytes;
     if (n && lar_client_write(x->client, iov, n) != LAR_OK) {
@@ -188,7 +191,8 @@ static int error_status(lar_exchange *x, lar_slice body) {
     uint64_t code = 0;
     if (lar_json_parse(&x->usage.json, body, &limits, NULL) != LAR_OK) return 502;
     uint32_t error = lar_json_get(&x->usage.json, 0, "error");
-    uint32_t node = lar_json_get(&x->usage.json, lar_json_is(&x->usage.json, error, LAR_JSON_OBJECT) ? error : 0, "code");
+    uint32_t node =
+        lar_json_get(&x->usage.json, lar_json_is(&x->usage.json, error, LAR_JSON_OBJECT) ? error : 0, "code");
     bool usable = lar_json_u64(&x->usage.json, node, &code) && code >= 400 && code <= 599;
     return usable ? (int)code : 502;
 }
@@ -281,10 +285,8 @@ static void relay_events(lar_exchange *x, lar_slice data) {
         verdict v = judge(x, &e);
         if (v == VERDICT_ANSWERED) return;
         if (v == VERDICT_DROP) {
-            if (event == 0)
-                x->held.len = 0;
-            else if (!flush_events(x, lar_slice_of(data.ptr + from, event - from), PUT_MORE))
-                return;
+            if (event == 0) x->held.len = 0;
+            else if (!flush_events(x, lar_slice_of(data.ptr + from, event - from), PUT_MORE)) return;
             from = at;
         }
         event = at;
@@ -296,7 +298,8 @@ static void relay_events(lar_exchange *x, lar_slice data) {
     if (event > from && !flush_events(x, lar_slice_of(data.ptr + from, event - from), PUT_MORE)) return;
     if (x->state != EXCHANGE_RELAY) return;
     lar_slice rest = lar_slice_of(data.ptr + event, data.len - event);
-    if (lar_buf_add_slice(&x->held, rest) != LAR_OK) lar_exchange_on_cut(x, LAR_UPSTREAM_PROTOCOL, "an event is too large");
+    if (lar_buf_add_slice(&x->held, rest) != LAR_OK)
+        lar_exchange_on_cut(x, LAR_UPSTREAM_PROTOCOL, "an event is too large");
 }
 
 /* The stream ended; some servers leave out the last blank line. */
@@ -364,7 +367,8 @@ void lar_exchange_on_end(lar_exchange *x) {
 }
 
 void lar_exchange_on_cut(lar_exchange *x, lar_error e, const char *detail) {
-    if (x->relay == RELAY_SSE && (x->usage.finished || x->usage.done) && x->head_sent) { /* all there was to say was said (S-11 c) */
+    if (x->relay == RELAY_SSE && (x->usage.finished || x->usage.done) &&
+        x->head_sent) { /* all there was to say was said (S-11 c) */
         x->held.len = 0;
         if (flush_events(x, LAR_SLICE(""), PUT_END)) lar_exchange_finish(x, LAR_END_COMPLETE, CLIENT_KEEP);
         return;

@@ -33,10 +33,8 @@ static void lower(const char *name, char *out, size_t cap) {
 }
 
 static void message_of(lar_error e, const char *detail, char *out, size_t cap) {
-    if (detail && detail[0])
-        (void)snprintf(out, cap, "%s: %s", lar_error_text(e), detail);
-    else
-        (void)snprintf(out, cap, "%s", lar_error_text(e));
+    if (detail && detail[0]) (void)snprintf(out, cap, "%s: %s", lar_error_text(e), detail);
+    else (void)snprintf(out, cap, "%s", lar_error_text(e));
 }
 
 static cJSON *error_object(bool anthropic, lar_error e, const char *detail) {

@@ -28,7 +28,8 @@ static lar_slice without_query(lar_slice target) {
 
 static bool has_prefix_path(lar_slice path, const char *prefix) {
     size_t n = strlen(prefix);
-    return path.len >= n && memcmp(path.ptr, prefix, n) == 0 && (path.len == n || path.ptr[n] == '/' || path.ptr[n] == '?');
+    return path.len >= n && memcmp(path.ptr, prefix, n) == 0 &&
+           (path.len == n || path.ptr[n] == '/' || path.ptr[n] == '?');
 }
 
 static int hex(char c) {
@@ -158,7 +159,8 @@ uint32_t lar_route_upstream(const lar_config *c, const lar_route *r, const lar_h
         if (rule->prefix[0] && (!r->rule || strcmp(rule->prefix, r->rule->prefix) != 0)) continue;
         if (!rule->prefix[0] && r->rule) continue;
         if (rule->model[0] && !matches(rule->model, model)) continue;
-        if (rule->header_name[0] && !lar_slice_eq_cstr(lar_http1_get(h, rule->header_name), rule->header_value)) continue;
+        if (rule->header_name[0] && !lar_slice_eq_cstr(lar_http1_get(h, rule->header_name), rule->header_value))
+            continue;
         return rule->upstream;
     }
     return r->rule ? r->rule->upstream : 0;
@@ -173,7 +175,8 @@ const char *lar_route_alias(const lar_config *c, lar_slice model) {
 
 lar_slice lar_route_credential(const lar_http1_head *h) {
     lar_slice v = lar_http1_get(h, "authorization");
-    if (v.len > 7 && lar_slice_ieq(lar_slice_of(v.ptr, 7), LAR_SLICE("bearer "))) return lar_slice_trim(lar_slice_of(v.ptr + 7, v.len - 7));
+    if (v.len > 7 && lar_slice_ieq(lar_slice_of(v.ptr, 7), LAR_SLICE("bearer ")))
+        return lar_slice_trim(lar_slice_of(v.ptr + 7, v.len - 7));
     if (v.len) return v;
     v = lar_http1_get(h, "x-api-key");
     return v.len ? v : lar_http1_get(h, "api-key");

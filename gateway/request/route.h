@@ -9,11 +9,11 @@
 #include "gateway/http1/http1.h"
 
 typedef struct lar_route {
-    lar_protocol protocol; /* NONE: passed through */
-    const char *name;      /* for records: the protocol's name, or "models", "other" */
-    lar_slice path;        /* target without the route's prefix; query included */
+    lar_protocol protocol;        /* NONE: passed through */
+    const char *name;             /* for records: the protocol's name, or "models", "other" */
+    lar_slice path;               /* target without the route's prefix; query included */
     const lar_route_config *rule; /* the rule whose prefix was cut, or NULL */
-    bool anthropic;        /* errors in Anthropic's form */
+    bool anthropic;               /* errors in Anthropic's form */
 } lar_route;
 
 /* Looks at method, target and path rules; the model is looked at later, by lar_route_upstream.

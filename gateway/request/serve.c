@@ -65,8 +65,7 @@ static void reload_cert(serve *s) {
     lar_error e = load_listener_cert(s, c, &d);
     if (e) /* half-written files are common while a certificate is renewed: the old one stays */
         LAR_LOG(s->g.log, LAR_LOG_WARN, "certificate_not_reloaded", LAR_F_CSTR("detail", d.text));
-    else
-        LAR_LOG(s->g.log, LAR_LOG_INFO, "certificate_reloaded", LAR_F_CSTR("file", c->tls_cert));
+    else LAR_LOG(s->g.log, LAR_LOG_INFO, "certificate_reloaded", LAR_F_CSTR("file", c->tls_cert));
 }
 
 static void on_cert_change(uv_fs_poll_t *p, int status, const uv_stat_t *before, const uv_stat_t *now) {
@@ -149,9 +148,9 @@ static void on_reload_signal(uv_signal_t *h, int signum) {
     if (atomic_load(&s->g.stopping)) return;
     lar_error e = reload(s, &d);
     if (e)
-        LAR_LOG(s->g.log, LAR_LOG_ERROR, "reload_failed", LAR_F_CSTR("error", lar_error_name(e)), LAR_F_CSTR("detail", d.text));
-    else
-        LAR_LOG(s->g.log, LAR_LOG_INFO, "reloaded", LAR_F_INT("signal", signum));
+        LAR_LOG(s->g.log, LAR_LOG_ERROR, "reload_failed", LAR_F_CSTR("error", lar_error_name(e)),
+                LAR_F_CSTR("detail", d.text));
+    else LAR_LOG(s->g.log, LAR_LOG_INFO, "reloaded", LAR_F_INT("signal", signum));
 }
 
 static void watch_signal(serve *s, uv_signal_t *h, uv_signal_cb cb, int signum) {
@@ -180,7 +179,8 @@ static lar_error open_store(serve *s, lar_diag *d) {
         s->volatile_memory = lar_volatile_memory_new(64u << 20);
         if (!s->volatile_memory) return lar_fail(LAR_NO_MEMORY, d, "recall memory");
         s->g.memory = lar_volatile_memory_ops(s->volatile_memory);
-        LAR_LOG(s->g.log, LAR_LOG_WARN, "no_store", LAR_F_CSTR("detail", "no journal is kept; set store.dir or --store"));
+        LAR_LOG(s->g.log, LAR_LOG_WARN, "no_store",
+                LAR_F_CSTR("detail", "no journal is kept; set store.dir or --store"));
         return LAR_OK;
     }
     lar_store_options o = {.dir = c->store_dir,
@@ -241,7 +241,8 @@ static lar_error open_admin(serve *s, lar_diag *d) {
 static void init_gateway(serve *s, lar_config *c) {
     lar_gateway *g = &s->g;
     g->boot = c;
-    g->log = lar_log_new(&(lar_log_options){.level = (lar_log_level)c->log_level, .format = (lar_log_format)c->log_format,
+    g->log = lar_log_new(&(lar_log_options){.level = (lar_log_level)c->log_level,
+                                            .format = (lar_log_format)c->log_format,
                                             .fd = STDERR_FILENO});
     g->metrics = lar_metrics_new();
     g->process_salt = lar_digest_of(LAR_SLICE("larder scope 1")); /* constant: recall outlives the process */

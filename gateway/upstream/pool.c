@@ -18,24 +18,18 @@ static void wait_push(lar_pool *p, lar_lease *l) {
     l->waiting_in = p;
     l->next = NULL;
     l->prev = p->wait_last;
-    if (p->wait_last)
-        p->wait_last->next = l;
-    else
-        p->wait_first = l;
+    if (p->wait_last) p->wait_last->next = l;
+    else p->wait_first = l;
     p->wait_last = l;
     p->waiting++;
 }
 
 static void wait_remove(lar_lease *l) {
     lar_pool *p = l->waiting_in;
-    if (l->prev)
-        l->prev->next = l->next;
-    else
-        p->wait_first = l->next;
-    if (l->next)
-        l->next->prev = l->prev;
-    else
-        p->wait_last = l->prev;
+    if (l->prev) l->prev->next = l->next;
+    else p->wait_first = l->next;
+    if (l->next) l->next->prev = l->prev;
+    else p->wait_last = l->prev;
     l->waiting_in = NULL;
     l->prev = l->next = NULL;
     p->waiting--;
@@ -51,10 +45,8 @@ static void fail_all(lar_pool *p, lar_error e, const char *detail) {
 
 static void on_resolved(void *owner, lar_error e) {
     lar_pool *p = owner;
-    if (e)
-        fail_all(p, e, "the name has no address, or the resolver failed");
-    else
-        pump(p);
+    if (e) fail_all(p, e, "the name has no address, or the resolver failed");
+    else pump(p);
 }
 
 lar_pool *lar_pool_new(const lar_pool_options *o) {
@@ -84,14 +76,14 @@ void lar_pool_free(lar_pool *p) {
     free(p);
 }
 
-bool lar_pool_quiet(const lar_pool *p) { return p->open_count == 0 && p->waiting == 0 && lar_resolver_idle(&p->resolver); }
+bool lar_pool_quiet(const lar_pool *p) {
+    return p->open_count == 0 && p->waiting == 0 && lar_resolver_idle(&p->resolver);
+}
 
 void lar_pool_idle_remove(lar_upstream_conn *c) {
     lar_pool *p = c->pool;
-    if (c->prev)
-        c->prev->next = c->next;
-    else
-        p->idle = c->next;
+    if (c->prev) c->prev->next = c->next;
+    else p->idle = c->next;
     if (c->next) c->next->prev = c->prev;
     c->prev = c->next = NULL;
     p->idle_count--;
@@ -254,10 +246,8 @@ void lar_lease_release(lar_lease *l) {
         hand_over(c, next);
         return;
     }
-    if (keep && p->idle_count < p->o.config->pool_connections_max)
-        idle_push(p, c);
-    else
-        lar_conn_close(c, LAR_CLOSE_NORMAL);
+    if (keep && p->idle_count < p->o.config->pool_connections_max) idle_push(p, c);
+    else lar_conn_close(c, LAR_CLOSE_NORMAL);
 }
 
 void lar_lease_cancel(lar_lease *l) {

@@ -10,7 +10,7 @@ typedef enum conn_state {
     CONN_CONNECTING, /* not open yet; belongs to nobody */
     CONN_IDLE,       /* in the pool's idle list */
     CONN_LEASED,
-    CONN_CLOSING     /* waits for its last close callback */
+    CONN_CLOSING /* waits for its last close callback */
 } conn_state;
 
 struct lar_upstream_conn {
@@ -23,10 +23,10 @@ struct lar_upstream_conn {
     struct sockaddr_storage peer;
     uint32_t address_tries;
     uint32_t address_index;
-    uint32_t idle_ms_max;  /* the upstream's Keep-Alive hint or the configured limit */
+    uint32_t idle_ms_max; /* the upstream's Keep-Alive hint or the configured limit */
     uint64_t idle_since_ms;
     conn_state state;
-    uint8_t open_handles;  /* stream, deadline */
+    uint8_t open_handles; /* stream, deadline */
     bool counted, used, answered, answer_done, reusable, extra_bytes;
 };
 

@@ -21,13 +21,13 @@ typedef struct lar_pool lar_pool;
 typedef struct lar_upstream_conn lar_upstream_conn;
 
 typedef enum lar_lease_event_kind {
-    LAR_LEASE_READY,   /* a connection is held: send the request */
-    LAR_LEASE_FAILED,  /* no connection could be had: error, diag; the lease is free again */
-    LAR_LEASE_HEAD,    /* a head (1xx too): lar_lease_head */
-    LAR_LEASE_BODY,    /* data borrows the read buffer */
-    LAR_LEASE_END,     /* the answer is complete */
-    LAR_LEASE_BROKEN,  /* the connection failed: error, diag; cancel the lease */
-    LAR_LEASE_DRAINED  /* what was sent has left */
+    LAR_LEASE_READY,  /* a connection is held: send the request */
+    LAR_LEASE_FAILED, /* no connection could be had: error, diag; the lease is free again */
+    LAR_LEASE_HEAD,   /* a head (1xx too): lar_lease_head */
+    LAR_LEASE_BODY,   /* data borrows the read buffer */
+    LAR_LEASE_END,    /* the answer is complete */
+    LAR_LEASE_BROKEN, /* the connection failed: error, diag; cancel the lease */
+    LAR_LEASE_DRAINED /* what was sent has left */
 } lar_lease_event_kind;
 
 typedef struct lar_lease_event {
@@ -43,8 +43,8 @@ typedef struct lar_lease {
     lar_upstream_conn *conn; /* while held */
     lar_pool *waiting_in;    /* while queued */
     struct lar_lease *prev, *next;
-    bool reused;             /* the connection had carried a request before */
-    bool fresh_only;         /* ask for a new connection */
+    bool reused;     /* the connection had carried a request before */
+    bool fresh_only; /* ask for a new connection */
 } lar_lease;
 
 typedef struct lar_pool_options {
@@ -70,8 +70,8 @@ void lar_lease_init(lar_lease *l, void (*on_event)(void *owner, const lar_lease_
 LAR_MUST_USE lar_error lar_lease_acquire(lar_pool *p, lar_lease *l);
 /* Sends a part of the request. With BORROW the bytes must stay until DRAINED, or until the lease is free *and* its
  * connection closed: so after lar_lease_cancel they are not read any more. *unsent as in lar_stream_write. */
-LAR_MUST_USE lar_error lar_lease_send(lar_lease *l, const struct iovec *iov, uint32_t count,
-                                      lar_stream_write_mode mode, bool *unsent);
+LAR_MUST_USE lar_error lar_lease_send(lar_lease *l, const struct iovec *iov, uint32_t count, lar_stream_write_mode mode,
+                                      bool *unsent);
 /* The answer that comes belongs to a HEAD request. Before lar_lease_send. */
 void lar_lease_expect_head(lar_lease *l, bool to_head_request);
 const lar_http1_head *lar_lease_head(const lar_lease *l);

@@ -7,8 +7,9 @@
 #include "base/ensure.h"
 #include "gateway/upstream/pool_internal.h"
 
-static const lar_http1_limits answer_limits = {
-    .head_bytes_max = 128 << 10, .fields_max = 512, .body_bytes_max = UINT64_MAX};
+static const lar_http1_limits answer_limits = {.head_bytes_max = 128 << 10,
+                                               .fields_max = 512,
+                                               .body_bytes_max = UINT64_MAX};
 
 static void handle_closed(lar_upstream_conn *c) {
     if (--c->open_handles) return;
@@ -156,9 +157,7 @@ static void on_stream(void *owner, const lar_stream_event *e) {
     case LAR_STREAM_DATA: on_data(c, e->data); return;
     case LAR_STREAM_EOF: on_eof(c); return;
     case LAR_STREAM_ERROR: on_error(c, e); return;
-    case LAR_STREAM_DRAINED:
-        tell(c, &(lar_lease_event){.kind = LAR_LEASE_DRAINED, .detail = ""});
-        return;
+    case LAR_STREAM_DRAINED: tell(c, &(lar_lease_event){.kind = LAR_LEASE_DRAINED, .detail = ""}); return;
     case LAR_STREAM_CLOSED: return;
     }
 }

@@ -11,7 +11,7 @@
 #include "gateway/usage/usage_parts.h"
 
 enum {
-    BODY_NODES_MAX = 1 << 18, /* 5 MiB of tree */
+    BODY_NODES_MAX = 1 << 18,        /* 5 MiB of tree */
     EMBEDDINGS_TREE_BYTES = 1 << 16, /* larger embeddings are not made into a tree: it would be of floats only */
     KEEP_NODES = 4096
 };

@@ -18,20 +18,20 @@ enum { LAR_USAGE_CHOICES_MAX = 16 }; /* choices whose output is told apart (n > 
 /* Embedded, zero-initialised by init. */
 typedef struct lar_usage {
     lar_usage_rule rule;
-    lar_tokens raw;        /* the last value of each field that was seen */
+    lar_tokens raw; /* the last value of each field that was seen */
     lar_spelling spelling;
-    bool seen;             /* a usage object was found */
-    bool error_seen;       /* the body or an event is an error object (S-15, H-47, R-10) */
-    bool finished;         /* a terminal marker was seen: [DONE], message_stop, response.completed, finish_reason */
-    bool done;             /* the very last event: [DONE], message_stop, response.completed/failed/incomplete */
-    bool content_seen;     /* an event carried content or a tool call */
-    bool odd;              /* values contradicted each other or had a wrong type, or an event was no JSON */
-    bool beside;           /* the cached part was found beside the prompt, as Anthropic counts */
-    bool per_choice;       /* chunks count each choice's output on its own: the sum is meant (n > 1) */
-    int32_t last_choice;   /* whose chunk brought the last usage; -1 = none */
-    int64_t output_top;    /* highest output of any chunk */
+    bool seen;           /* a usage object was found */
+    bool error_seen;     /* the body or an event is an error object (S-15, H-47, R-10) */
+    bool finished;       /* a terminal marker was seen: [DONE], message_stop, response.completed, finish_reason */
+    bool done;           /* the very last event: [DONE], message_stop, response.completed/failed/incomplete */
+    bool content_seen;   /* an event carried content or a tool call */
+    bool odd;            /* values contradicted each other or had a wrong type, or an event was no JSON */
+    bool beside;         /* the cached part was found beside the prompt, as Anthropic counts */
+    bool per_choice;     /* chunks count each choice's output on its own: the sum is meant (n > 1) */
+    int32_t last_choice; /* whose chunk brought the last usage; -1 = none */
+    int64_t output_top;  /* highest output of any chunk */
     int64_t choice_output[LAR_USAGE_CHOICES_MAX]; /* last output of each choice, or LAR_TOKENS_UNKNOWN */
-    lar_json json;         /* work tree, kept between events */
+    lar_json json;                                /* work tree, kept between events */
 } lar_usage;
 
 void lar_usage_init(lar_usage *u, lar_usage_rule rule);

@@ -112,8 +112,7 @@ static void read_type(const lar_json *j, usage_marks *m) {
     if (lar_slice_eq_cstr(type, "message_stop") || lar_slice_eq_cstr(type, "response.completed") ||
         lar_slice_eq_cstr(type, "response.failed") || lar_slice_eq_cstr(type, "response.incomplete"))
         m->finished = m->done = true;
-    if (lar_slice_eq_cstr(type, "message_delta"))
-        m->finished |= holds(j, m->root[USAGE_ROOT_DELTA], "stop_reason");
+    if (lar_slice_eq_cstr(type, "message_delta")) m->finished |= holds(j, m->root[USAGE_ROOT_DELTA], "stop_reason");
     if (lar_slice_eq_cstr(type, "content_block_delta") ||
         (lar_slice_starts(type, LAR_SLICE("response.")) && ends_with(type, LAR_SLICE(".delta"))))
         m->content = true;
@@ -139,14 +138,28 @@ void lar_usage_read_marks(const lar_json *j, usage_marks *m) {
 }
 
 /* Strings, names or values, that make an event worth parsing. `"error"` covers {"type":"error"} too. */
-static const lar_slice worth[] = {
-    {"usage\"", 6},       {"usageMetadata\"", 14},       {"finish_reason\"", 14},   {"finishReason\"", 13},
-    {"error\"", 6},       {"detail\"", 7},               {"stop_reason\"", 12},     {"message_stop\"", 13},
-    {"status\"", 7},      {"response.completed\"", 19},  {"response.failed\"", 16}, {"response.incomplete\"", 20}};
+static const lar_slice worth[] = {{"usage\"", 6},
+                                  {"usageMetadata\"", 14},
+                                  {"finish_reason\"", 14},
+                                  {"finishReason\"", 13},
+                                  {"error\"", 6},
+                                  {"detail\"", 7},
+                                  {"stop_reason\"", 12},
+                                  {"message_stop\"", 13},
+                                  {"status\"", 7},
+                                  {"response.completed\"", 19},
+                                  {"response.failed\"", 16},
+                                  {"response.incomplete\"", 20}};
 
 static bool begins_worth(char c) {
     switch (c) {
-    case 'd': case 'e': case 'f': case 'm': case 'r': case 's': case 'u': return true;
+    case 'd':
+    case 'e':
+    case 'f':
+    case 'm':
+    case 'r':
+    case 's':
+    case 'u': return true;
     default: return false;
     }
 }

@@ -5,24 +5,25 @@
 #include "gateway/usage/usage.h"
 
 /* Members of a root that matter. */
-#define USAGE_ROOT(X)                                                                                        \
-    X(ERROR, "error") X(OBJECT, "object") X(TYPE, "type") X(STATUS, "status") X(DETAIL, "detail")            \
-    X(CHOICES, "choices") X(CONTENT, "content") X(OUTPUT, "output") X(DATA, "data") X(RESPONSE, "response")  \
-    X(CANDIDATES, "candidates") X(DELTA, "delta") X(BLOCK, "content_block") X(MESSAGE, "message")            \
-    X(USAGE, "usage") X(METADATA, "usageMetadata") X(GROQ, "x_groq")
+#define USAGE_ROOT(X)                                                                                                  \
+    X(ERROR, "error")                                                                                                  \
+    X(OBJECT, "object") X(TYPE, "type") X(STATUS, "status") X(DETAIL, "detail") X(CHOICES, "choices")                  \
+        X(CONTENT, "content") X(OUTPUT, "output") X(DATA, "data") X(RESPONSE, "response") X(CANDIDATES, "candidates")  \
+            X(DELTA, "delta") X(BLOCK, "content_block") X(MESSAGE, "message") X(USAGE, "usage")                        \
+                X(METADATA, "usageMetadata") X(GROQ, "x_groq")
 typedef enum usage_root {
 #define X(id, name) USAGE_ROOT_##id,
     USAGE_ROOT(X)
 #undef X
-    USAGE_ROOT_COUNT
+        USAGE_ROOT_COUNT
 } usage_root;
 
 /* What one event or answer said besides its usage. */
 typedef struct usage_marks {
     uint32_t root[USAGE_ROOT_COUNT]; /* value nodes, or NONE */
     bool error, finished, done, content;
-    int32_t choice;      /* the one choice it is about; -1: none or several */
-    bool choices_empty;  /* `choices` is an empty array */
+    int32_t choice;     /* the one choice it is about; -1: none or several */
+    bool choices_empty; /* `choices` is an empty array */
 } usage_marks;
 
 /* For each name the value of the object's last member so called, or NONE; one walk over the members. */

@@ -12,22 +12,25 @@
 #define TOKENS_MAX ((int64_t)1 << 40)
 
 /* Members of a usage object that matter. */
-#define MEMBERS(X)                                                                                                  \
-    X(PROMPT_TOKENS, "prompt_tokens") X(INPUT_TOKENS, "input_tokens") X(PROMPT_COUNT, "promptTokenCount")           \
-    X(INPUT_CAMEL, "inputTokens") X(COMPLETION_TOKENS, "completion_tokens") X(OUTPUT_TOKENS, "output_tokens")       \
-    X(CANDIDATES_COUNT, "candidatesTokenCount") X(OUTPUT_CAMEL, "outputTokens")                                     \
-    X(HIT_TOKENS, "prompt_cache_hit_tokens") X(MISS_TOKENS, "prompt_cache_miss_tokens")                             \
-    X(PROMPT_DETAILS, "prompt_tokens_details") X(INPUT_DETAILS, "input_tokens_details")                             \
-    X(COMPLETION_DETAILS, "completion_tokens_details") X(OUTPUT_DETAILS, "output_tokens_details")                   \
-    X(CACHED_TOKENS, "cached_tokens") X(CACHE_READ, "cache_read_input_tokens") X(READ_CAMEL, "cacheReadInputTokens") \
-    X(CACHED_COUNT, "cachedContentTokenCount") X(CACHE_CREATION, "cache_creation_input_tokens")                     \
-    X(CREATION_PARTS, "cache_creation") X(WRITE_CAMEL, "cacheWriteInputTokens") X(CACHE_WRITE, "cache_write_tokens") \
-    X(REASONING, "reasoning_tokens") X(THOUGHTS_COUNT, "thoughtsTokenCount")
+#define MEMBERS(X)                                                                                                     \
+    X(PROMPT_TOKENS, "prompt_tokens")                                                                                  \
+    X(INPUT_TOKENS, "input_tokens") X(PROMPT_COUNT, "promptTokenCount") X(INPUT_CAMEL, "inputTokens")                  \
+        X(COMPLETION_TOKENS, "completion_tokens") X(OUTPUT_TOKENS, "output_tokens")                                    \
+            X(CANDIDATES_COUNT, "candidatesTokenCount") X(OUTPUT_CAMEL, "outputTokens")                                \
+                X(HIT_TOKENS, "prompt_cache_hit_tokens") X(MISS_TOKENS, "prompt_cache_miss_tokens")                    \
+                    X(PROMPT_DETAILS, "prompt_tokens_details") X(INPUT_DETAILS, "input_tokens_details")                \
+                        X(COMPLETION_DETAILS, "completion_tokens_details") X(OUTPUT_DETAILS, "output_tokens_details")  \
+                            X(CACHED_TOKENS, "cached_tokens") X(CACHE_READ, "cache_read_input_tokens")                 \
+                                X(READ_CAMEL, "cacheReadInputTokens") X(CACHED_COUNT, "cachedContentTokenCount")       \
+                                    X(CACHE_CREATION, "cache_creation_input_tokens")                                   \
+                                        X(CREATION_PARTS, "cache_creation") X(WRITE_CAMEL, "cacheWriteInputTokens")    \
+                                            X(CACHE_WRITE, "cache_write_tokens") X(REASONING, "reasoning_tokens")      \
+                                                X(THOUGHTS_COUNT, "thoughtsTokenCount")
 typedef enum member {
 #define X(id, name) M_##id,
     MEMBERS(X)
 #undef X
-    M_COUNT
+        M_COUNT
 } member;
 
 static const lar_slice member_names[M_COUNT] = {

@@ -3,7 +3,7 @@
 #include "base/json_scan.h"
 #include "base/splice.h"
 #include "tests/fault/fail_alloc.h"
-#include "tests/unit_base/check.h"
+#include "tests/unit_base/expect.h"
 
 typedef lar_error (*job)(void);
 

@@ -9,12 +9,12 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-#define FUZZ_CHECK(cond)                                                             \
-    do {                                                                             \
-        if (!(cond)) {                                                               \
-            (void)fprintf(stderr, "%s:%d: %s does not hold\n", __FILE__, __LINE__, #cond); \
-            abort();                                                                 \
-        }                                                                            \
+#define FUZZ_CHECK(cond)                                                                                               \
+    do {                                                                                                               \
+        if (!(cond)) {                                                                                                 \
+            (void)fprintf(stderr, "%s:%d: %s does not hold\n", __FILE__, __LINE__, #cond);                             \
+            abort();                                                                                                   \
+        }                                                                                                              \
     } while (0)
 
 #endif

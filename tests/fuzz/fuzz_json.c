@@ -20,7 +20,8 @@ static void same_trees(const lar_json *a, const lar_json *b) {
 }
 
 /* The block has no spare byte, and begins at every offset in turn, so that wide loads show. */
-static void compare_instruction_sets(const lar_json *reference, lar_slice body, lar_error expected, const lar_diag *want) {
+static void compare_instruction_sets(const lar_json *reference, lar_slice body, lar_error expected,
+                                     const lar_diag *want) {
     size_t shift = body.len % 67;
     char *block = malloc(body.len + shift + 1);
     if (!block) abort();
@@ -182,12 +183,9 @@ static uint32_t follow(const lar_json *j, lar_slice pointer) {
             FUZZ_CHECK(lar_buf_add(&name, &c, 1) == LAR_OK);
         }
         FUZZ_CHECK(lar_buf_add(&name, "", 1) == LAR_OK);
-        if (lar_json_is(j, node, LAR_JSON_ARRAY))
-            node = lar_json_at(j, node, (uint32_t)strtoul(name.ptr, NULL, 10));
-        else if (strlen(name.ptr) + 1 != name.len || lar_json_get_count(j, node, name.ptr) != 1)
-            node = LAR_JSON_NONE;
-        else
-            node = lar_json_get(j, node, name.ptr);
+        if (lar_json_is(j, node, LAR_JSON_ARRAY)) node = lar_json_at(j, node, (uint32_t)strtoul(name.ptr, NULL, 10));
+        else if (strlen(name.ptr) + 1 != name.len || lar_json_get_count(j, node, name.ptr) != 1) node = LAR_JSON_NONE;
+        else node = lar_json_get(j, node, name.ptr);
     }
     lar_buf_release(&name);
     return node;

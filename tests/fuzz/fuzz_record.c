@@ -22,7 +22,8 @@ static void journal(lar_slice bytes) {
     FUZZ_CHECK(lar_journal_decode(lar_buf_slice(&b), &again) == LAR_OK);
     FUZZ_CHECK(!strcmp(r.model, again.model) && !strcmp(r.route, again.route) && !strcmp(r.upstream, again.upstream));
     FUZZ_CHECK(!memcmp(&r.tokens, &again.tokens, sizeof r.tokens) && !memcmp(&r.raw, &again.raw, sizeof r.raw));
-    FUZZ_CHECK(r.time_ms == again.time_ms && r.error == again.error && r.edits == again.edits && r.rules_seen == again.rules_seen);
+    FUZZ_CHECK(r.time_ms == again.time_ms && r.error == again.error && r.edits == again.edits &&
+               r.rules_seen == again.rules_seen);
     lar_buf_release(&b);
 }
 
@@ -51,7 +52,8 @@ static void memory(lar_slice bytes) {
 static void rollup(const uint8_t *data, size_t size) {
     if (size < 2) return;
     size_t key_len = data[0] < size - 1 ? data[0] : size - 1;
-    lar_slice key = lar_slice_of((const char *)data + 1, key_len), bytes = lar_slice_of((const char *)data + 1 + key_len, size - 1 - key_len);
+    lar_slice key = lar_slice_of((const char *)data + 1, key_len),
+              bytes = lar_slice_of((const char *)data + 1 + key_len, size - 1 - key_len);
     lar_rollup r, again;
     uint8_t k[LAR_ROLLUP_KEY_MAX], v[LAR_ROLLUP_BYTES];
     if (lar_rollup_decode(key, bytes, &r) != LAR_OK) return;

@@ -32,7 +32,9 @@ static void long_messages(lar_buf *b, size_t size, const char *line, size_t mess
 }
 
 static void english(lar_buf *b, size_t size) {
-    long_messages(b, size, "The quick brown fox jumps over the lazy dog, and then it writes a line of prose that ends here.\\n", 4096);
+    long_messages(b, size,
+                  "The quick brown fox jumps over the lazy dog, and then it writes a line of prose that ends here.\\n",
+                  4096);
 }
 static void chinese(lar_buf *b, size_t size) {
     long_messages(b, size, "今天天气很好,我们去公园散步,然后讨论一下缓存的设计 (prefix cache)。\\n", 4096);
@@ -47,11 +49,12 @@ static void tools(lar_buf *b, size_t size) {
     add(b, "{\"model\":\"m\",\"tools\":[");
     for (int i = 0; b->len + 700 < size; i++) {
         add(b, i ? ", " : "");
-        add(b, "{\"type\": \"function\", \"function\": {\"name\": \"read_file\", \"description\": \"Reads a file from the disk "
-               "and returns its lines.\", \"parameters\": {\"type\": \"object\", \"properties\": {\"path\": {\"type\": "
-               "\"string\", \"description\": \"Where it is\"}, \"offset\": {\"type\": \"integer\", \"minimum\": 0}, \"limit\": "
-               "{\"type\": \"integer\", \"default\": 2000, \"maximum\": 10000}}, \"required\": [\"path\"], "
-               "\"additionalProperties\": false}, \"strict\": true}}");
+        add(b,
+            "{\"type\": \"function\", \"function\": {\"name\": \"read_file\", \"description\": \"Reads a file from the disk "
+            "and returns its lines.\", \"parameters\": {\"type\": \"object\", \"properties\": {\"path\": {\"type\": "
+            "\"string\", \"description\": \"Where it is\"}, \"offset\": {\"type\": \"integer\", \"minimum\": 0}, \"limit\": "
+            "{\"type\": \"integer\", \"default\": 2000, \"maximum\": 10000}}, \"required\": [\"path\"], "
+            "\"additionalProperties\": false}, \"strict\": true}}");
     }
     close_at(b, size, "]}");
 }
@@ -62,7 +65,8 @@ static void numbers(lar_buf *b, size_t size) {
 }
 static void pretty(lar_buf *b, size_t size) {
     add(b, "{\"items\":[0");
-    while (b->len + 200 < size) add(b, ",\n            {\n                \"name\": \"value\",\n                \"n\": 12\n            }");
+    while (b->len + 200 < size)
+        add(b, ",\n            {\n                \"name\": \"value\",\n                \"n\": 12\n            }");
     close_at(b, size, "]}");
 }
 

@@ -1,8 +1,7 @@
 /* The span tree as its readers see it: shapes, errors with their offsets, limits. Every case runs through
  * every parser that this machine has. */
 #include "base/json_scan.h"
-#include "tests/unit_base/check.h"
-
+#include "tests/unit_base/expect.h"
 
 static int parsers(void) { return (int)lar_json_isa_best() + 1; }
 
@@ -19,12 +18,9 @@ static void documents_are_preorder(void **state) {
     for (int isa = 0; isa < parsers(); isa++) {
         parse(&j, isa, LAR_SLICE(" {\"a\":[1,2] , \"b\\n\":null}\n"));
         static const lar_json_node want[] = {
-            {1, 25, 7, 2, 0, LAR_JSON_OBJECT, 0},
-            {2, 5, 2, 0, 1, LAR_JSON_STRING, LAR_JSON_KEY},
-            {6, 11, 5, 2, 1, LAR_JSON_ARRAY, 0},
-            {7, 8, 4, 0, 2, LAR_JSON_NUMBER, 0},
-            {9, 10, 5, 0, 2, LAR_JSON_NUMBER, 0},
-            {14, 19, 6, 0, 1, LAR_JSON_STRING, LAR_JSON_KEY | LAR_JSON_ESCAPED},
+            {1, 25, 7, 2, 0, LAR_JSON_OBJECT, 0}, {2, 5, 2, 0, 1, LAR_JSON_STRING, LAR_JSON_KEY},
+            {6, 11, 5, 2, 1, LAR_JSON_ARRAY, 0},  {7, 8, 4, 0, 2, LAR_JSON_NUMBER, 0},
+            {9, 10, 5, 0, 2, LAR_JSON_NUMBER, 0}, {14, 19, 6, 0, 1, LAR_JSON_STRING, LAR_JSON_KEY | LAR_JSON_ESCAPED},
             {20, 24, 7, 0, 1, LAR_JSON_NULL, 0},
         };
         assert_int_equal(j.count, 7);
@@ -38,10 +34,10 @@ static void every_kind_is_read(void **state) {
     static const struct {
         const char *body;
         lar_json_kind kind;
-    } rows[] = {{"null", LAR_JSON_NULL},      {"true", LAR_JSON_TRUE},     {"false", LAR_JSON_FALSE},
-                {"0", LAR_JSON_NUMBER},       {"-0", LAR_JSON_NUMBER},     {"-12.5E-3", LAR_JSON_NUMBER},
-                {"1e5", LAR_JSON_NUMBER},     {"1E+05", LAR_JSON_NUMBER},  {"0.0", LAR_JSON_NUMBER},
-                {"\"\"", LAR_JSON_STRING},    {"[]", LAR_JSON_ARRAY},      {"{}", LAR_JSON_OBJECT},
+    } rows[] = {{"null", LAR_JSON_NULL},         {"true", LAR_JSON_TRUE},       {"false", LAR_JSON_FALSE},
+                {"0", LAR_JSON_NUMBER},          {"-0", LAR_JSON_NUMBER},       {"-12.5E-3", LAR_JSON_NUMBER},
+                {"1e5", LAR_JSON_NUMBER},        {"1E+05", LAR_JSON_NUMBER},    {"0.0", LAR_JSON_NUMBER},
+                {"\"\"", LAR_JSON_STRING},       {"[]", LAR_JSON_ARRAY},        {"{}", LAR_JSON_OBJECT},
                 {"\t\r\n [ ] ", LAR_JSON_ARRAY}, {"{\"\":{}}", LAR_JSON_OBJECT}};
     lar_json j;
     lar_json_init(&j);
@@ -61,7 +57,8 @@ typedef struct refusal {
     uint64_t offset;
 } refusal;
 
-#define REFUSE(body, error, offset) {LAR_SLICE(body), LAR_##error, (offset)}
+#define REFUSE(body, error, offset)                                                                                    \
+    { LAR_SLICE(body), LAR_##error, (offset) }
 
 static const refusal refusals[] = {
     REFUSE("", JSON_SYNTAX, 0),
@@ -194,7 +191,8 @@ static void errors_are_found_at_every_distance(void **state) {
             if (before == 0) continue;
             for (int isa = 0; isa < parsers(); isa++) {
                 lar_diag d = {0};
-                lar_error e = lar_json_parse_isa((lar_json_isa)isa, &j, lar_slice_of(body, before + r->body.len), NULL, &d);
+                lar_error e =
+                    lar_json_parse_isa((lar_json_isa)isa, &j, lar_slice_of(body, before + r->body.len), NULL, &d);
                 assert_string_equal(lar_error_name(e), lar_error_name(r->error));
                 assert_int_equal(d.offset, before + r->offset);
             }

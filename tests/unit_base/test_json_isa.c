@@ -1,7 +1,7 @@
 /* The vector parsers against the reference, and the reference's UTF-8 against a decoder written from the
  * definition: random documents, mutated ones, every alignment, every kind of byte sequence at the seams. */
 #include "base/json_scan.h"
-#include "tests/unit_base/check.h"
+#include "tests/unit_base/expect.h"
 
 enum { BODY_MAX = 1 << 16, ROUNDS = 220, MUTATIONS = 6, ALIGNMENTS = 64 };
 
@@ -45,8 +45,8 @@ static void compare(lar_slice body, const char *what, uint64_t round) {
                     strcmp(d.text, want_d.text) == 0 && got.count == want.count &&
                     (!want.count || memcmp(got.nodes, want.nodes, want.count * sizeof *want.nodes) == 0);
         if (!same)
-            fail_msg("%s, round %llu, parser %d: \"%s\" instead of \"%s\" for %.*s", what, (unsigned long long)round, isa,
-                     d.text, want_d.text, LAR_FMT(body));
+            fail_msg("%s, round %llu, parser %d: \"%s\" instead of \"%s\" for %.*s", what, (unsigned long long)round,
+                     isa, d.text, want_d.text, LAR_FMT(body));
     }
     lar_json_release(&want);
     lar_json_release(&got);
@@ -59,10 +59,25 @@ static const char *pick(const char *const *list, size_t count, uint64_t *seed) {
 }
 
 static void add_string(lar_buf *b, uint64_t *seed) {
-    static const char *const pieces[] = {
-        "a",      "the cache ", "\\n",          "\\\\",     "\\\"",           "\\u4f60", "\\ud83d\\ude00", "\\uD800", "\\/",
-        "\xC3\xA9", "\xE4\xBD\xA0\xE5\xA5\xBD", "\xF0\x9F\x98\x80", "\xED\x9F\xBF", "\xEE\x80\x80", "\xF4\x8F\xBF\xBF", "\x7f",
-        "0123456789012345678901234567890123456789012345678901234567890123456789", "\\\\\\\\\\\\\\\\\\\\\\\\\\\\", "{}[],:"};
+    static const char *const pieces[] = {"a",
+                                         "the cache ",
+                                         "\\n",
+                                         "\\\\",
+                                         "\\\"",
+                                         "\\u4f60",
+                                         "\\ud83d\\ude00",
+                                         "\\uD800",
+                                         "\\/",
+                                         "\xC3\xA9",
+                                         "\xE4\xBD\xA0\xE5\xA5\xBD",
+                                         "\xF0\x9F\x98\x80",
+                                         "\xED\x9F\xBF",
+                                         "\xEE\x80\x80",
+                                         "\xF4\x8F\xBF\xBF",
+                                         "\x7f",
+                                         "0123456789012345678901234567890123456789012345678901234567890123456789",
+                                         "\\\\\\\\\\\\\\\\\\\\\\\\\\\\",
+                                         "{}[],:"};
     uint64_t count = next_random(seed) % (next_random(seed) % 8 ? 6 : 60);
     add(b, "\"");
     for (uint64_t i = 0; i < count; i++) add(b, pick(pieces, sizeof pieces / sizeof pieces[0], seed));
@@ -70,18 +85,24 @@ static void add_string(lar_buf *b, uint64_t *seed) {
 }
 
 static void add_blanks(lar_buf *b, uint64_t *seed) {
-    static const char *const blanks[] = {"", "", "", "", " ", " ", "\n", "\r\n\t", "\n                ",
+    static const char *const blanks[] = {"",
+                                         "",
+                                         "",
+                                         "",
+                                         " ",
+                                         " ",
+                                         "\n",
+                                         "\r\n\t",
+                                         "\n                ",
                                          "\n                                                                      "};
     add(b, pick(blanks, sizeof blanks / sizeof blanks[0], seed));
 }
 
 static void add_leaf(lar_buf *b, uint64_t *seed) {
-    static const char *const leaves[] = {"null", "true", "false", "0",       "-0",
-                                         "12",   "-3.25", "1e9",  "0.5E-07", "123456789012345678901234567890"};
-    if (next_random(seed) % 2)
-        add_string(b, seed);
-    else
-        add(b, pick(leaves, sizeof leaves / sizeof leaves[0], seed));
+    static const char *const leaves[] = {"null", "true",  "false", "0",       "-0",
+                                         "12",   "-3.25", "1e9",   "0.5E-07", "123456789012345678901234567890"};
+    if (next_random(seed) % 2) add_string(b, seed);
+    else add(b, pick(leaves, sizeof leaves / sizeof leaves[0], seed));
 }
 
 /* A document with containers opened and closed at random; without recursion, so depth is a string. */
@@ -155,7 +176,9 @@ static void random_documents_give_one_tree(void **state) {
         lar_diag d = {0};
         lar_json_init(&j);
         lar_error e = lar_json_parse_scalar(&j, lar_buf_slice(&body), NULL, &d);
-        if (e) fail_msg("round %llu is no JSON: %s in %.*s", (unsigned long long)round, d.text, LAR_FMT(lar_buf_slice(&body)));
+        if (e)
+            fail_msg("round %llu is no JSON: %s in %.*s", (unsigned long long)round, d.text,
+                     LAR_FMT(lar_buf_slice(&body)));
         lar_json_release(&j);
         at_every_alignment(lar_buf_slice(&body), round);
         for (int m = 0; m < MUTATIONS; m++) {
@@ -199,8 +222,8 @@ static void check_sequence(char *body, size_t before, const unsigned char *bytes
     for (int isa = 0; isa <= (int)lar_json_isa_best(); isa++) {
         lar_error e = lar_json_parse_isa((lar_json_isa)isa, &j, s, NULL, NULL);
         if ((e == LAR_OK) != is_utf8(bytes, len) || (e && e != LAR_JSON_UTF8))
-            fail_msg("parser %d: %s for %02x %02x %02x %02x (%zu)", isa, lar_error_name(e), bytes[0], bytes[1], bytes[2],
-                     bytes[3], len);
+            fail_msg("parser %d: %s for %02x %02x %02x %02x (%zu)", isa, lar_error_name(e), bytes[0], bytes[1],
+                     bytes[2], bytes[3], len);
     }
     lar_json_release(&j);
 }
@@ -228,9 +251,15 @@ static void utf8_is_exact_for_every_sequence(void **state) {
 
 static void sequences_are_whole_at_every_seam(void **state) {
     (void)state;
-    static const char *const bytes[] = {
-        "\xE4\xBD\xA0", "\xF0\x9F\x98\x80", "\xC3\xA9", "\xE4\xBD", "\xF0\x9F\x98", "\xC3", "\xA0", "\xED\xA0\x80",
-        "\\u4f60", "\\", "\\\\", "\\n", "\\u4f6", "\\x", "\x1f", "\"", "\\\""};
+    static const char *const bytes[] = {"\xE4\xBD\xA0", "\xF0\x9F\x98\x80",
+                                        "\xC3\xA9",     "\xE4\xBD",
+                                        "\xF0\x9F\x98", "\xC3",
+                                        "\xA0",         "\xED\xA0\x80",
+                                        "\\u4f60",      "\\",
+                                        "\\\\",         "\\n",
+                                        "\\u4f6",       "\\x",
+                                        "\x1f",         "\"",
+                                        "\\\""};
     char body[300];
     for (size_t before = 0; before < 140; before++) {
         for (size_t i = 0; i < sizeof bytes / sizeof bytes[0]; i++) {

@@ -1,6 +1,6 @@
 /* Readers of the span tree: look-ups, decoded text, numbers, pointers, and escaping on the way out. */
 #include "base/json.h"
-#include "tests/unit_base/check.h"
+#include "tests/unit_base/expect.h"
 
 static lar_json tree;
 
@@ -97,7 +97,8 @@ static void strings_are_decoded(void **state) {
         {"\"\\ud800\"", LAR_SLICE("\xED\xA0\x80")},
         {"\"\\udfff\"", LAR_SLICE("\xED\xBF\xBF")},
         {"\"\\ud800x\"", LAR_SLICE("\xED\xA0\x80x")},
-        {"\"\\ud800\\u0041\"", LAR_SLICE("\xED\xA0\x80" "A")},
+        {"\"\\ud800\\u0041\"", LAR_SLICE("\xED\xA0\x80"
+                                         "A")},
         {"\"\\ud800\\ud83d\\ude00\"", LAR_SLICE("\xED\xA0\x80\xF0\x9F\x98\x80")},
         {"\"\\ude00\\ud83d\"", LAR_SLICE("\xED\xB8\x80\xED\xA0\xBD")},
         {"\"\\ud83d\\ue000\\ud83d\\udbff\"", LAR_SLICE("\xED\xA0\xBD\xEE\x80\x80\xED\xA0\xBD\xED\xAF\xBF")},
@@ -138,7 +139,8 @@ static void text_is_escaped_no_more_than_needed(void **state) {
         lar_slice text, want;
     } rows[] = {
         {LAR_SLICE(""), LAR_SLICE("")},
-        {LAR_SLICE("plain / \x7f \xE4\xBD\xA0 \xF0\x9F\x98\x80"), LAR_SLICE("plain / \x7f \xE4\xBD\xA0 \xF0\x9F\x98\x80")},
+        {LAR_SLICE("plain / \x7f \xE4\xBD\xA0 \xF0\x9F\x98\x80"),
+         LAR_SLICE("plain / \x7f \xE4\xBD\xA0 \xF0\x9F\x98\x80")},
         {LAR_SLICE("\"\\\b\f\n\r\t"), LAR_SLICE("\\\"\\\\\\b\\f\\n\\r\\t")},
         {LAR_SLICE("\0\x01\x1f"), LAR_SLICE("\\u0000\\u0001\\u001f")},
         {LAR_SLICE("a\xED\xA0\x80\xED\xBF\xBFz"), LAR_SLICE("a\\ud800\\udfffz")},
@@ -186,9 +188,20 @@ static void numbers_are_read_where_they_fit(void **state) {
 
 static void pointers_lead_to_nodes(void **state) {
     (void)state;
-    static const char *const want[] = {"",         "/messages",   "/messages", "/messages/0", "/messages/0/content",
-                                       "/messages/0/content", "/messages/1", "/messages/1/0", "/a~1b~0c", "/a~1b~0c",
-                                       "/",        "/",           "/\n",       "/\n"};
+    static const char *const want[] = {"",
+                                       "/messages",
+                                       "/messages",
+                                       "/messages/0",
+                                       "/messages/0/content",
+                                       "/messages/0/content",
+                                       "/messages/1",
+                                       "/messages/1/0",
+                                       "/a~1b~0c",
+                                       "/a~1b~0c",
+                                       "/",
+                                       "/",
+                                       "/\n",
+                                       "/\n"};
     parse("{\"messages\":[{\"content\":\"x\"},[1]],\"a/b~c\":true,\"\":null,\"\\n\":0}");
     lar_buf out;
     lar_buf_init(&out, 1000);

@@ -2,7 +2,7 @@
  * y_ is accepted, n_ is refused with an offset inside the body, i_ does not matter but must not crash
  * and must be the same for all. Each input is a block of its exact size. */
 #include "base/json_scan.h"
-#include "tests/unit_base/check.h"
+#include "tests/unit_base/expect.h"
 
 enum { INPUT_MAX = 1 << 20 };
 

@@ -6,7 +6,7 @@
 
 #include "base/json.h"
 #include "base/log.h"
-#include "tests/unit_base/check.h"
+#include "tests/unit_base/expect.h"
 
 typedef struct pipe_log {
     lar_log *log;
@@ -51,13 +51,14 @@ static void logfmt_fields_are_quoted_where_needed(void **state) {
             LAR_F_MS("took_ms", 1234567), LAR_F_CSTR("say", "a \"b\"\\=\n\t\r\x1b[31m\x7f"));
     const char *line = written(&p);
     assert_memory_equal(line, "time=2", 6);
-    assert_string_equal(behind_time(line, "level=info "),
-                        "event=done path=/v1/x empty=\"\" n=-5 took_ms=1234.567 "
-                        "say=\"a \\\"b\\\"\\\\=\\n\\t\\r\\u001b[31m\\u007f\"\n");
-    LAR_LOG(p.log, LAR_LOG_ERROR, "e", LAR_F_CSTR("a", "k=v"), LAR_F_CSTR("b", "\xE4\xBD\xA0"), LAR_F_CSTR("c", "\xC2\x9B"),
-            LAR_F_CSTR("d", "\xE2\x80\xA8\xE2\x80\xAE"), LAR_F_CSTR("f", "x\xFFy\xE4\xBD"), LAR_F_TEXT("g", ((lar_slice){0})));
-    assert_string_equal(behind_time(written(&p), "level=error "),
-                        "event=e a=\"k=v\" b=\"\xE4\xBD\xA0\" c=\"\\u009b\" d=\"\\u2028\\u202e\" f=\"x\\ufffdy\\ufffd\\ufffd\" g=\"\"\n");
+    assert_string_equal(behind_time(line, "level=info "), "event=done path=/v1/x empty=\"\" n=-5 took_ms=1234.567 "
+                                                          "say=\"a \\\"b\\\"\\\\=\\n\\t\\r\\u001b[31m\\u007f\"\n");
+    LAR_LOG(p.log, LAR_LOG_ERROR, "e", LAR_F_CSTR("a", "k=v"), LAR_F_CSTR("b", "\xE4\xBD\xA0"),
+            LAR_F_CSTR("c", "\xC2\x9B"), LAR_F_CSTR("d", "\xE2\x80\xA8\xE2\x80\xAE"), LAR_F_CSTR("f", "x\xFFy\xE4\xBD"),
+            LAR_F_TEXT("g", ((lar_slice){0})));
+    assert_string_equal(
+        behind_time(written(&p), "level=error "),
+        "event=e a=\"k=v\" b=\"\xE4\xBD\xA0\" c=\"\\u009b\" d=\"\\u2028\\u202e\" f=\"x\\ufffdy\\ufffd\\ufffd\" g=\"\"\n");
     close_log(&p);
 }
 
@@ -67,8 +68,8 @@ static void json_lines_are_json(void **state) {
     open_log(&p, LAR_LOG_DEBUG, LAR_LOG_JSON);
     char hostile[256];
     for (int i = 0; i < 256; i++) hostile[i] = (char)i;
-    LAR_LOG(p.log, LAR_LOG_DEBUG, "x", LAR_F_TEXT("all", lar_slice_of(hostile, sizeof hostile)), LAR_F_INT("n", INT64_MIN),
-            LAR_F_MS("ms", -1), LAR_F_CSTR("last", "\"}\n{\""));
+    LAR_LOG(p.log, LAR_LOG_DEBUG, "x", LAR_F_TEXT("all", lar_slice_of(hostile, sizeof hostile)),
+            LAR_F_INT("n", INT64_MIN), LAR_F_MS("ms", -1), LAR_F_CSTR("last", "\"}\n{\""));
     const char *line = written(&p);
     assert_int_equal(strcspn(line, "\n"), strlen(line) - 1);
     lar_json j;
@@ -118,7 +119,8 @@ static void a_line_is_never_longer_than_a_pipe_takes_at_once(void **state) {
         assert_true(strlen(line) <= 4096);
         assert_int_equal(line[strlen(line) - 1], '\n');
         assert_non_null(strstr(line, "u0001"));
-        assert_non_null(strstr(line, format == LAR_LOG_JSON ? ",\"c\":3,\"truncated\":true}\n" : " c=3 truncated=true\n"));
+        assert_non_null(
+            strstr(line, format == LAR_LOG_JSON ? ",\"c\":3,\"truncated\":true}\n" : " c=3 truncated=true\n"));
         assert_null(strstr(line, format == LAR_LOG_JSON ? "\"b\"" : " b="));
         close_log(&p);
     }

@@ -1,6 +1,6 @@
 /* Arenas, buffers and slices: limits are exact, contents survive what fails. */
 #include "base/arena.h"
-#include "tests/unit_base/check.h"
+#include "tests/unit_base/expect.h"
 
 static void an_arena_hands_out_aligned_memory_up_to_its_limit(void **state) {
     (void)state;

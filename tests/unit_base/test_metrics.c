@@ -2,7 +2,7 @@
 #include <pthread.h>
 
 #include "base/metrics.h"
-#include "tests/unit_base/check.h"
+#include "tests/unit_base/expect.h"
 
 static char *text_of(const lar_metrics *m) {
     lar_buf b;

@@ -1,6 +1,6 @@
 /* Splices: what the output is, where bytes come to lie, what is refused. */
 #include "base/splice.h"
-#include "tests/unit_base/check.h"
+#include "tests/unit_base/expect.h"
 
 typedef struct fixture {
     lar_arena arena;
@@ -65,7 +65,8 @@ static void insertions_at_one_place_keep_their_order(void **state) {
     fixture f;
     begin(&f);
     add(&f, 5, 5, "z");
-    for (int i = 0; i < 26; i++) assert_ok(lar_splices_add(&f.s, 2, 2, lar_slice_of(&"ABCDEFGHIJKLMNOPQRSTUVWXYZ"[i], 1)));
+    for (int i = 0; i < 26; i++)
+        assert_ok(lar_splices_add(&f.s, 2, 2, lar_slice_of(&"ABCDEFGHIJKLMNOPQRSTUVWXYZ"[i], 1)));
     add(&f, 1, 1, "y");
     assert_output(&f, "abcdef", "aybABCDEFGHIJKLMNOPQRSTUVWXYZcdezf");
     begin(&f);
@@ -88,7 +89,8 @@ static void neighbours_are_no_overlap(void **state) {
 static void overlaps_and_ends_behind_the_body_are_refused(void **state) {
     (void)state;
     static const uint32_t rows[][4] = {
-        {0, 3, 2, 4}, {2, 4, 0, 3}, {0, 6, 2, 3}, {2, 3, 0, 6}, {1, 3, 1, 3}, {1, 3, 1, 4}, {0, 4, 2, 2}, {0, 1, 5, 7}, {0, 1, 7, 7},
+        {0, 3, 2, 4}, {2, 4, 0, 3}, {0, 6, 2, 3}, {2, 3, 0, 6}, {1, 3, 1, 3},
+        {1, 3, 1, 4}, {0, 4, 2, 2}, {0, 1, 5, 7}, {0, 1, 7, 7},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         fixture f;

@@ -2,7 +2,7 @@
 #include "base/clock.h"
 #include "base/digest.h"
 #include "base/hash.h"
-#include "tests/unit_base/check.h"
+#include "tests/unit_base/expect.h"
 
 static void a_hash_is_xxh3_in_canonical_order(void **state) {
     (void)state;
@@ -107,9 +107,12 @@ static void clocks_run_forward(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_hash_is_xxh3_in_canonical_order), cmocka_unit_test(chains_depend_on_order_and_borders),
-        cmocka_unit_test(a_stream_hashes_like_the_whole),    cmocka_unit_test(a_digest_is_sha_256),
-        cmocka_unit_test(every_error_has_a_row),             cmocka_unit_test(a_diag_is_cut_and_replaced),
+        cmocka_unit_test(a_hash_is_xxh3_in_canonical_order),
+        cmocka_unit_test(chains_depend_on_order_and_borders),
+        cmocka_unit_test(a_stream_hashes_like_the_whole),
+        cmocka_unit_test(a_digest_is_sha_256),
+        cmocka_unit_test(every_error_has_a_row),
+        cmocka_unit_test(a_diag_is_cut_and_replaced),
         cmocka_unit_test(clocks_run_forward),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

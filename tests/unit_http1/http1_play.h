@@ -16,9 +16,9 @@
 typedef struct http1_play {
     lar_http1_type type;
     lar_http1_limits limits;
-    bool to_head;     /* every answer belongs to a HEAD request */
-    bool close;       /* the peer closes after the last byte */
-    bool full;        /* heads with all fields; else method and target, or the status */
+    bool to_head;        /* every answer belongs to a HEAD request */
+    bool close;          /* the peer closes after the last byte */
+    bool full;           /* heads with all fields; else method and target, or the status */
     bool in_body;        /* out: joins body pieces */
     uint64_t body_bytes; /* out: sum over BODY events of the last message */
 } http1_play;
@@ -32,8 +32,7 @@ static inline void play_add(lar_buf *out, const char *text) { PLAY_CHECK(!lar_bu
 static inline void play_head(const http1_play *y, const lar_http1_head *h, lar_buf *out) {
     if (y->type == LAR_HTTP1_REQUEST)
         PLAY_CHECK(!lar_buf_printf(out, "(%.*s %.*s", LAR_FMT(h->method), LAR_FMT(h->target)));
-    else
-        PLAY_CHECK(!lar_buf_printf(out, "(%d", h->status));
+    else PLAY_CHECK(!lar_buf_printf(out, "(%d", h->status));
     if (y->full) {
         PLAY_CHECK(!lar_buf_printf(out, " %d %d %d %d %d %d %d %d %llu %u %u '%.*s'", h->method_id, h->minor,
                                    h->keep_alive, h->chunked, h->has_length, h->expect_continue, h->upgrade,

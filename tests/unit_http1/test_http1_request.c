@@ -13,13 +13,17 @@ static void request(lar_slice in, const char *want) {
 
 static void h04_length_before_chunked(void **s) {
     (void)s;
-    SYNTAX(POST "Content-Length: 0\r\nTransfer-Encoding: chunked\r\n\r\n20\r\nGET /admin HTTP/1.1\r\nHost: x\r\n\r\n\r\n0\r\n\r\n");
+    SYNTAX(
+        POST
+        "Content-Length: 0\r\nTransfer-Encoding: chunked\r\n\r\n20\r\nGET /admin HTTP/1.1\r\nHost: x\r\n\r\n\r\n0\r\n\r\n");
     SYNTAX(POST "Transfer-Encoding: chunked\r\nContent-Length: 0\r\n\r\n0\r\n\r\n");
 }
 
 static void h05_removed_length(void **s) {
     (void)s;
-    SYNTAX(POST "Content-Length: 50\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET /admin HTTP/1.1\r\nX: 00000000000000000000");
+    SYNTAX(
+        POST
+        "Content-Length: 50\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET /admin HTTP/1.1\r\nX: 00000000000000000000");
 }
 
 static void h06_lengths(void **s) {
@@ -96,7 +100,8 @@ static void chunk_sizes(void **s) {
 
 static void trailers_are_checked_and_dropped(void **s) {
     (void)s;
-    REQUEST(CHUNKED "2\r\nhi\r\n0\r\nContent-Length: 7\r\nAuthorization: Bearer x\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n",
+    REQUEST(CHUNKED
+            "2\r\nhi\r\n0\r\nContent-Length: 7\r\nAuthorization: Bearer x\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n",
             HEAD "[hi].(GET /).");
     REQUEST(CHUNKED "0\r\nX-A: 1\r\n folded\r\n\r\n", HEAD "!HTTP_SYNTAX");
     REQUEST(CHUNKED "0\r\nno colon\r\n\r\n", HEAD "!HTTP_SYNTAX");
@@ -117,7 +122,8 @@ static void transfer_encodings(void **s) {
     SYNTAX(POST "Transfer-Encoding: \"chunked\"\r\n\r\n0\r\n\r\n");
     SYNTAX(POST "Transfer-Encoding: chunked;q=1\r\n\r\n0\r\n\r\n");
     SYNTAX(POST "Transfer-Encoding:\r\n\r\n");
-    SYNTAX(POST "Transfer-Encoding: \x0b" "chunked\r\n\r\n0\r\n\r\n");
+    SYNTAX(POST "Transfer-Encoding: \x0b"
+                "chunked\r\n\r\n0\r\n\r\n");
     SYNTAX(POST "Transfer-Encoding : chunked\r\n\r\n0\r\n\r\n");
     SYNTAX(POST "Transfer-Encoding\r\n : chunked\r\n\r\n0\r\n\r\n");
     SYNTAX(POST "X: y\rTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n");
@@ -153,7 +159,8 @@ static void other_expectations_and_old_clients(void **s) {
     lar_http1 *p;
     assert_false(head_of(&p, LAR_SLICE(POST "Expect: 200-ok\r\nContent-Length: 5\r\n\r\n"))->expect_continue);
     lar_http1_free(p);
-    assert_false(head_of(&p, LAR_SLICE("POST / HTTP/1.0\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n"))->expect_continue);
+    assert_false(head_of(&p, LAR_SLICE("POST / HTTP/1.0\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n"))
+                     ->expect_continue);
     lar_http1_free(p);
 }
 
@@ -188,12 +195,17 @@ static void h19_h21_http_1_0(void **s) {
 static void h22_hop_by_hop(void **s) {
     (void)s;
     lar_http1 *p;
-    const lar_http1_head *h = head_of(&p, LAR_SLICE(POST "Connection: close, X-Trace-Hop, Authorization,,Content-Length\r\n"
-        "Connection: host , x-api-key,Content-Type\r\nX-Trace-Hop: 1\r\nKeep-Alive: timeout=9\r\nTE: trailers\r\n"
-        "Proxy-Authorization: Basic eA==\r\nUpgrade: h2c\r\nProxy-Connection: keep-alive\r\nAuthorization: Bearer x\r\n"
-        "Content-Length: 0\r\nX-Trace: 2\r\nTrailer: x\r\n\r\n"));
-    static const char *const dropped[] = {"Connection", "X-Trace-Hop", "x-trace-hop", "KEEP-ALIVE", "TE", "Upgrade",
-        "Proxy-Authorization", "Proxy-Connection", "Trailer", "Transfer-Encoding", "Proxy-Authenticate", "close"};
+    const lar_http1_head *h = head_of(
+        &p,
+        LAR_SLICE(
+            POST
+            "Connection: close, X-Trace-Hop, Authorization,,Content-Length\r\n"
+            "Connection: host , x-api-key,Content-Type\r\nX-Trace-Hop: 1\r\nKeep-Alive: timeout=9\r\nTE: trailers\r\n"
+            "Proxy-Authorization: Basic eA==\r\nUpgrade: h2c\r\nProxy-Connection: keep-alive\r\nAuthorization: Bearer x\r\n"
+            "Content-Length: 0\r\nX-Trace: 2\r\nTrailer: x\r\n\r\n"));
+    static const char *const dropped[] = {"Connection", "X-Trace-Hop",       "x-trace-hop",         "KEEP-ALIVE",
+                                          "TE",         "Upgrade",           "Proxy-Authorization", "Proxy-Connection",
+                                          "Trailer",    "Transfer-Encoding", "Proxy-Authenticate",  "close"};
     static const char *const kept[] = {"Authorization", "content-length", "Host",       "X-Api-Key",
                                        "Content-Type",  "X-Trace",        "User-Agent", ""};
     for (size_t i = 0; i < sizeof dropped / sizeof *dropped; i++)
@@ -219,8 +231,10 @@ static void h40_lines_that_are_no_fields(void **s) {
     SYNTAX("GET / HTTP/1.1\r\nHost: a\r\nX\0: 1\r\n\r\n");
     SYNTAX("GET / HTTP/1.1\r\nHost: a\r\nX\xc3\xa4: 1\r\n\r\n");
     SYNTAX("GET / HTTP/1.1\r\nHost: a\r\nX: a\0b\r\n\r\n");
-    SYNTAX("GET / HTTP/1.1\r\nHost: a\r\nX: 0123456789\x7f" "b\r\n\r\n");
-    SYNTAX("GET / HTTP/1.1\r\nHost: a\r\nX: 01234567890123\x01" "b\r\n\r\n");
+    SYNTAX("GET / HTTP/1.1\r\nHost: a\r\nX: 0123456789\x7f"
+           "b\r\n\r\n");
+    SYNTAX("GET / HTTP/1.1\r\nHost: a\r\nX: 01234567890123\x01"
+           "b\r\n\r\n");
     SYNTAX("GET / HTTP/1.1\nHost: a\n\n");
     SYNTAX("GET / HTTP/1.1\r\nHost: a\nX: y\r\n\r\n");
     SYNTAX("GET / HTTP/1.1\r\nHost: a\r\n\n");
@@ -319,7 +333,8 @@ static void empty_lines_before_a_request(void **s) {
     SYNTAX("\nGET / HTTP/1.1\r\nHost: a\r\n\r\n");
     SYNTAX("\r\rGET / HTTP/1.1\r\nHost: a\r\n\r\n");
     SYNTAX("\rGET / HTTP/1.1\r\nHost: a\r\n\r\n");
-    SYNTAX("\r\n\r\n\r\n\r\n\r\n\r\n\r\n\r\n\r\n\r\n\r\n\r\n\r\n\r\n\r\n\r\n\r\n\r\n\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    SYNTAX(
+        "\r\n\r\n\r\n\r\n\r\n\r\n\r\n\r\n\r\n\r\n\r\n\r\n\r\n\r\n\r\n\r\n\r\n\r\n\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n");
 }
 
 static void pipelining(void **s) {
@@ -386,8 +401,10 @@ static void trailers_and_extensions_are_bounded(void **s) {
                     .limits = {.head_bytes_max = 120, .fields_max = 3, .body_bytes_max = 100}};
     expect_play(y, LAR_SLICE(CHUNKED "0\r\nA: 1\r\nB: 2\r\nC: 3\r\n\r\n"), HEAD ".");
     expect_play(y, LAR_SLICE(CHUNKED "0\r\nA: 1\r\nB: 2\r\nC: 3\r\nD: 4\r\n\r\n"), HEAD "!HTTP_HEAD_LARGE");
-    expect_play(y, LAR_SLICE(CHUNKED "0\r\nA: 0123456789012345678901234567890123456789012345678901234567890123456789"
-                             "012345678901234567890123456789012345678901234567890\r\n\r\n"), HEAD "!HTTP_HEAD_LARGE");
+    expect_play(y,
+                LAR_SLICE(CHUNKED "0\r\nA: 0123456789012345678901234567890123456789012345678901234567890123456789"
+                                  "012345678901234567890123456789012345678901234567890\r\n\r\n"),
+                HEAD "!HTTP_HEAD_LARGE");
     lar_buf b;
     lar_buf_init(&b, 1 << 20);
     assert_false(lar_buf_printf(&b, "%s", CHUNKED));

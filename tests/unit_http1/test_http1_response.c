@@ -36,7 +36,9 @@ static void ordinary_answers(void **s) {
     ANSWER("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", "(200).");
     ANSWER("HTTP/1.1 200\r\nContent-Length: 0\r\n\r\n", "(200).");
     ANSWER("HTTP/1.1 200 \r\nContent-Length: 0\r\n\r\n", "(200).");
-    ANSWER("HTTP/1.1 529 \xc3\xbc" "berlastet (50% \"full\")\r\nRETRY-AFTER: 7\r\ncontent-length: 2\r\n\r\n{}", "(529)[{}].");
+    ANSWER("HTTP/1.1 529 \xc3\xbc"
+           "berlastet (50% \"full\")\r\nRETRY-AFTER: 7\r\ncontent-length: 2\r\n\r\n{}",
+           "(529)[{}].");
     ANSWER("HTTP/1.1 200 OK\r\nTransfer-Encoding: CHUNKED\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n", "(200)[abcde].");
     ANSWER("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3  \r\nabc\r\n0 \r\nX-T: 1\r\n\r\n", "(200)[abc].");
 }
@@ -87,11 +89,12 @@ static void h17_h18_answers_without_body(void **s) {
 
 static void the_head_request_is_forgotten_after_its_answer(void **s) {
     (void)s;
-    static const char in[] = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi";
+    static const char in[] =
+        "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi";
     lar_http1_limits limits = PLAY_LIMITS;
     lar_http1 *p = lar_http1_new(LAR_HTTP1_RESPONSE, &limits);
-    static const lar_http1_event want[] = {LAR_HTTP1_HEAD_END, LAR_HTTP1_END, LAR_HTTP1_HEAD_END, LAR_HTTP1_BODY,
-                                           LAR_HTTP1_END, LAR_HTTP1_MORE};
+    static const lar_http1_event want[] = {LAR_HTTP1_HEAD_END, LAR_HTTP1_END, LAR_HTTP1_HEAD_END,
+                                           LAR_HTTP1_BODY,     LAR_HTTP1_END, LAR_HTTP1_MORE};
     size_t pos = 0, used;
     lar_slice body;
     lar_http1_expect(p, true);
@@ -106,15 +109,21 @@ static void when_the_connection_may_be_used_again(void **s) {
     assert_false(keeps_alive(LAR_SLICE("HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\n"), false));
     assert_false(keeps_alive(LAR_SLICE("HTTP/1.1 200 OK\r\n\r\n"), false));
     assert_false(keeps_alive(LAR_SLICE("HTTP/1.0 200 OK\r\nContent-Length: 5\r\n\r\n"), false));
-    assert_true(keeps_alive(LAR_SLICE("HTTP/1.0 200 OK\r\nContent-Length: 5\r\nConnection: keep-alive\r\n\r\n"), false));
-    assert_false(keeps_alive(LAR_SLICE("HTTP/1.1 200 OK\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n"), false));
-    assert_false(keeps_alive(LAR_SLICE("HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nTransfer-Encoding: chunked\r\n\r\n"), false));
+    assert_true(
+        keeps_alive(LAR_SLICE("HTTP/1.0 200 OK\r\nContent-Length: 5\r\nConnection: keep-alive\r\n\r\n"), false));
+    assert_false(
+        keeps_alive(LAR_SLICE("HTTP/1.1 200 OK\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n"), false));
+    assert_false(
+        keeps_alive(LAR_SLICE("HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nTransfer-Encoding: chunked\r\n\r\n"),
+                    false));
 }
 
 static void length_and_chunked_together(void **s) {
     (void)s;
-    ANSWER("HTTP/1.1 200 OK\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n", "(200)[hello].");
-    ANSWER("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n5\r\nhello\r\n0\r\n\r\n", "(200)[hello].");
+    ANSWER("HTTP/1.1 200 OK\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+           "(200)[hello].");
+    ANSWER("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+           "(200)[hello].");
 }
 
 static void malformed_answers(void **s) {
@@ -124,7 +133,8 @@ static void malformed_answers(void **s) {
     MALFORMED("HTTP/1.1 2000 OK\r\n\r\n");
     MALFORMED("HTTP/1.1 099 OK\r\n\r\n");
     MALFORMED("HTTP/1.1  200 OK\r\n\r\n");
-    MALFORMED("HTTP/1.1 200 a\x01" "b\r\n\r\n");
+    MALFORMED("HTTP/1.1 200 a\x01"
+              "b\r\n\r\n");
     MALFORMED("ICY 200 OK\r\n\r\n");
     MALFORMED("<html>");
     MALFORMED("\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
@@ -153,8 +163,9 @@ static void limits_of_answers(void **s) {
 
 static void h23_hop_by_hop_of_answers(void **s) {
     (void)s;
-    static const char in[] = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nConnection: keep-alive\r\n"
-                             "Keep-Alive: timeout=60\r\nContent-Type: text/event-stream\r\nContent-Encoding: br\r\n\r\n";
+    static const char in[] =
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nConnection: keep-alive\r\n"
+        "Keep-Alive: timeout=60\r\nContent-Type: text/event-stream\r\nContent-Encoding: br\r\n\r\n";
     lar_http1_limits limits = PLAY_LIMITS;
     lar_http1 *p = lar_http1_new(LAR_HTTP1_RESPONSE, &limits);
     size_t used;

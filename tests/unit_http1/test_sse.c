@@ -109,11 +109,19 @@ static void s17_data_that_is_no_object(void **s) {
 
 static void j18_bom(void **s) {
     (void)s;
-    EVENTS("\xef\xbb\xbf" "data: a\n\n", "{|a}");
+    EVENTS("\xef\xbb\xbf"
+           "data: a\n\n",
+           "{|a}");
     EVENTS("\xef\xbb\xbf\n\ndata: a\n\n", "{|a}");
-    EVENTS("\xef\xbb\xbf\xef\xbb\xbf" "data: a\n\n", "{:}");
-    EVENTS("data: a\n\n\xef\xbb\xbf" "data: b\n\n", "{|a}{:}");
-    EVENTS("\xef\xbb" "data: a\n\n", "{:}");
+    EVENTS("\xef\xbb\xbf\xef\xbb\xbf"
+           "data: a\n\n",
+           "{:}");
+    EVENTS("data: a\n\n\xef\xbb\xbf"
+           "data: b\n\n",
+           "{|a}{:}");
+    EVENTS("\xef\xbb"
+           "data: a\n\n",
+           "{:}");
     EVENTS("\xef\n\n", "{:}");
     EVENTS("\xef\xbb\xbf", "");
 }
@@ -162,18 +170,27 @@ static void over_the_limit(void **s) {
     (void)s;
     limited(LAR_SLICE("event: x\ndata: 0123456789\n\ndata: ok\n\n"), 24, "{x|0123456789}{|ok}");
     limited(LAR_SLICE("event: x\ndata: 01234567890\n\ndata: ok\n\n"), 24, "{+}{|ok}");
-    limited(LAR_SLICE("data: 0123\ndata: 4567\ndata: 89\n\ndata: ok\n\n: aaaaaaaaaaaaaaaaaaaaaaaaaaaa\n\ndata: ok\n\n"), 24,
-            "{+}{|ok}{+}{|ok}");
+    limited(LAR_SLICE("data: 0123\ndata: 4567\ndata: 89\n\ndata: ok\n\n: aaaaaaaaaaaaaaaaaaaaaaaaaaaa\n\ndata: ok\n\n"),
+            24, "{+}{|ok}{+}{|ok}");
     limited(LAR_SLICE("data: 0123456789012345678901234567890123456789\r\n\r\ndata: ok\r\n\r\n"), 24, "{+}{|ok}");
     limited(LAR_SLICE("data: 0123456789012345678901234567890123456789"), 24, "~{+}");
-    limited(LAR_SLICE("\xef\xbb" "a\n\n"), 2, "{+}");
+    limited(LAR_SLICE("\xef\xbb"
+                      "a\n\n"),
+            2, "{+}");
     limited(LAR_SLICE("data: a\n\n"), 0, "{+}");
 }
 
 static void s18_inside(void **s) {
     (void)s;
-    static const char in[] = "\xef\xbb\xbf" "data: a\r\n\r\n\n: c\n\n";
-    static const char inside[] = "110" "111111111" "0" "0" "0" "1111" "0";
+    static const char in[] = "\xef\xbb\xbf"
+                             "data: a\r\n\r\n\n: c\n\n";
+    static const char inside[] = "110"
+                                 "111111111"
+                                 "0"
+                                 "0"
+                                 "0"
+                                 "1111"
+                                 "0";
     lar_sse x;
     lar_sse_event e;
     size_t used;
@@ -231,7 +248,10 @@ static void reset_starts_a_new_stream(void **s) {
     assert_false(lar_sse_next(&x, "data: half", 10, &used, &e));
     lar_sse_reset(&x);
     assert_false(lar_sse_inside(&x));
-    assert_true(lar_sse_next(&x, "\xef\xbb\xbf" "data: b\n\n", 12, &used, &e));
+    assert_true(lar_sse_next(&x,
+                             "\xef\xbb\xbf"
+                             "data: b\n\n",
+                             12, &used, &e));
     assert_int_equal(e.wire_start, 0);
     assert_int_equal(e.wire_end, 12);
     assert_true(lar_slice_eq_cstr(e.data, "b"));

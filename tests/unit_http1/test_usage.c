@@ -94,43 +94,57 @@ static void stream(lar_usage *u, lar_protocol p, const char *text, const char *w
 
 #define DATA(json) "data: " json "\n\n"
 #define DONE "data: [DONE]\n\n"
-#define TEXT(t) DATA("{\"id\":\"c\",\"object\":\"chat.completion.chunk\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\"" t "\"},\"finish_reason\":null}],\"usage\":null}")
+#define TEXT(t)                                                                                                        \
+    DATA("{\"id\":\"c\",\"object\":\"chat.completion.chunk\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\"" t    \
+         "\"},\"finish_reason\":null}],\"usage\":null}")
 #define FINISH DATA("{\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}],\"usage\":null}")
 
 /* -- spellings ---------------------------------------------------------------------------------------- */
 
 static void spellings_of_whole_answers(void **s) {
     (void)s;
-    expect_body(CHAT, "{\"choices\":[],\"usage\":{\"prompt_tokens\":1000,\"completion_tokens\":50,\"total_tokens\":1050,"
-                      "\"prompt_cache_hit_tokens\":896,\"prompt_cache_miss_tokens\":104,"
-                      "\"completion_tokens_details\":{\"reasoning_tokens\":20},\"prompt_tokens_details\":{\"cached_tokens\":896}}}",
-                LAR_SPELLING_DEEPSEEK, (want){1000, 896, 104, N, 50, 20});
-    expect_body(CHAT, "{\"usage\":{\"prompt_tokens\":2006,\"completion_tokens\":300,\"total_tokens\":2306,"
-                      "\"prompt_tokens_details\":{\"cached_tokens\":1920,\"audio_tokens\":0}}}",
+    expect_body(
+        CHAT,
+        "{\"choices\":[],\"usage\":{\"prompt_tokens\":1000,\"completion_tokens\":50,\"total_tokens\":1050,"
+        "\"prompt_cache_hit_tokens\":896,\"prompt_cache_miss_tokens\":104,"
+        "\"completion_tokens_details\":{\"reasoning_tokens\":20},\"prompt_tokens_details\":{\"cached_tokens\":896}}}",
+        LAR_SPELLING_DEEPSEEK, (want){1000, 896, 104, N, 50, 20});
+    expect_body(CHAT,
+                "{\"usage\":{\"prompt_tokens\":2006,\"completion_tokens\":300,\"total_tokens\":2306,"
+                "\"prompt_tokens_details\":{\"cached_tokens\":1920,\"audio_tokens\":0}}}",
                 LAR_SPELLING_OPENAI_CHAT, (want){2006, 1920, 86, N, 300, N});
-    expect_body(CHAT, "{\"usage\":{\"prompt_tokens\":2000,\"completion_tokens\":3,"
-                      "\"prompt_tokens_details\":{\"cached_tokens\":1024,\"cache_write_tokens\":900}}}",
+    expect_body(CHAT,
+                "{\"usage\":{\"prompt_tokens\":2000,\"completion_tokens\":3,"
+                "\"prompt_tokens_details\":{\"cached_tokens\":1024,\"cache_write_tokens\":900}}}",
                 LAR_SPELLING_OPENAI_CHAT, (want){2000, 1024, 976, 900, 3, N});
-    expect_body(RESPONSES, "{\"object\":\"response\",\"status\":\"completed\",\"error\":null,\"output\":[],"
-                           "\"usage\":{\"input_tokens\":300,\"input_tokens_details\":{\"cached_tokens\":128},\"output_tokens\":9,"
-                           "\"output_tokens_details\":{\"reasoning_tokens\":4},\"total_tokens\":309}}",
+    expect_body(RESPONSES,
+                "{\"object\":\"response\",\"status\":\"completed\",\"error\":null,\"output\":[],"
+                "\"usage\":{\"input_tokens\":300,\"input_tokens_details\":{\"cached_tokens\":128},\"output_tokens\":9,"
+                "\"output_tokens_details\":{\"reasoning_tokens\":4},\"total_tokens\":309}}",
                 LAR_SPELLING_OPENAI_RESPONSES, (want){300, 128, 172, N, 9, 4});
     expect_body(CHAT, "{\"usage\":{\"prompt_tokens\":700,\"completion_tokens\":5,\"cached_tokens\":512}}",
                 LAR_SPELLING_TOP_CACHED, (want){700, 512, 188, N, 5, N});
-    expect_body(MESSAGES, "{\"type\":\"message\",\"content\":[],\"usage\":{\"input_tokens\":100,\"output_tokens\":57,"
-                          "\"cache_read_input_tokens\":900,\"cache_creation_input_tokens\":40,"
-                          "\"cache_creation\":{\"ephemeral_5m_input_tokens\":40,\"ephemeral_1h_input_tokens\":0}}}",
+    expect_body(MESSAGES,
+                "{\"type\":\"message\",\"content\":[],\"usage\":{\"input_tokens\":100,\"output_tokens\":57,"
+                "\"cache_read_input_tokens\":900,\"cache_creation_input_tokens\":40,"
+                "\"cache_creation\":{\"ephemeral_5m_input_tokens\":40,\"ephemeral_1h_input_tokens\":0}}}",
                 LAR_SPELLING_ANTHROPIC, (want){1040, 900, 140, 40, 57, N});
-    expect_body(MESSAGES, "{\"usage\":{\"input_tokens\":10,\"output_tokens\":1,\"cache_read_input_tokens\":90,"
-                          "\"cache_creation\":{\"ephemeral_5m_input_tokens\":30,\"ephemeral_1h_input_tokens\":5}}}",
+    expect_body(MESSAGES,
+                "{\"usage\":{\"input_tokens\":10,\"output_tokens\":1,\"cache_read_input_tokens\":90,"
+                "\"cache_creation\":{\"ephemeral_5m_input_tokens\":30,\"ephemeral_1h_input_tokens\":5}}}",
                 LAR_SPELLING_ANTHROPIC, (want){135, 90, 45, 35, 1, N});
-    expect_body(LAR_PROTOCOL_NONE, "{\"candidates\":[],\"usageMetadata\":{\"promptTokenCount\":400,\"cachedContentTokenCount\":256,"
-                                   "\"candidatesTokenCount\":20,\"thoughtsTokenCount\":11,\"totalTokenCount\":431}}",
+    expect_body(LAR_PROTOCOL_NONE,
+                "{\"candidates\":[],\"usageMetadata\":{\"promptTokenCount\":400,\"cachedContentTokenCount\":256,"
+                "\"candidatesTokenCount\":20,\"thoughtsTokenCount\":11,\"totalTokenCount\":431}}",
                 LAR_SPELLING_GEMINI, (want){400, 256, 144, N, 31, 11});
-    expect_body(LAR_PROTOCOL_NONE, "{\"usage\":{\"inputTokens\":10,\"outputTokens\":4,\"cacheReadInputTokens\":80,\"cacheWriteInputTokens\":6}}",
-                LAR_SPELLING_ANTHROPIC, (want){96, 80, 16, 6, 4, N});
-    expect_body(LAR_PROTOCOL_EMBEDDINGS, "{\"object\":\"list\",\"data\":[{\"embedding\":[0.1]}],\"usage\":{\"prompt_tokens\":8,\"total_tokens\":8}}",
-                LAR_SPELLING_PLAIN, (want){8, N, N, N, N, N});
+    expect_body(
+        LAR_PROTOCOL_NONE,
+        "{\"usage\":{\"inputTokens\":10,\"outputTokens\":4,\"cacheReadInputTokens\":80,\"cacheWriteInputTokens\":6}}",
+        LAR_SPELLING_ANTHROPIC, (want){96, 80, 16, 6, 4, N});
+    expect_body(
+        LAR_PROTOCOL_EMBEDDINGS,
+        "{\"object\":\"list\",\"data\":[{\"embedding\":[0.1]}],\"usage\":{\"prompt_tokens\":8,\"total_tokens\":8}}",
+        LAR_SPELLING_PLAIN, (want){8, N, N, N, N, N});
 }
 
 static void absent_is_unknown(void **s) {
@@ -144,12 +158,16 @@ static void absent_is_unknown(void **s) {
     lar_usage_release(&u);
     expect_body(CHAT, "{\"usage\":{\"prompt_tokens\":10,\"completion_tokens\":2,\"prompt_tokens_details\":null}}",
                 LAR_SPELLING_PLAIN, (want){10, N, N, N, 2, N});
-    expect_body(CHAT, "{\"usage\":{\"prompt_tokens\":10,\"completion_tokens\":2,\"prompt_tokens_details\":{\"cached_tokens\":null}}}",
-                LAR_SPELLING_PLAIN, (want){10, N, N, N, 2, N});
-    expect_body(CHAT, "{\"usage\":{\"prompt_tokens\":10,\"completion_tokens\":2,\"prompt_tokens_details\":{\"cached_tokens\":0}}}",
-                LAR_SPELLING_OPENAI_CHAT, (want){10, 0, 10, N, 2, N});
-    expect_body(CHAT, "{\"usage\":{\"prompt_cache_hit_tokens\":7,\"prompt_cache_miss_tokens\":3}}", LAR_SPELLING_DEEPSEEK,
-                (want){10, 7, 3, N, N, N});
+    expect_body(
+        CHAT,
+        "{\"usage\":{\"prompt_tokens\":10,\"completion_tokens\":2,\"prompt_tokens_details\":{\"cached_tokens\":null}}}",
+        LAR_SPELLING_PLAIN, (want){10, N, N, N, 2, N});
+    expect_body(
+        CHAT,
+        "{\"usage\":{\"prompt_tokens\":10,\"completion_tokens\":2,\"prompt_tokens_details\":{\"cached_tokens\":0}}}",
+        LAR_SPELLING_OPENAI_CHAT, (want){10, 0, 10, N, 2, N});
+    expect_body(CHAT, "{\"usage\":{\"prompt_cache_hit_tokens\":7,\"prompt_cache_miss_tokens\":3}}",
+                LAR_SPELLING_DEEPSEEK, (want){10, 7, 3, N, N, N});
     expect_body(CHAT, "{\"usage\":{\"prompt_tokens\":10,\"prompt_cache_miss_tokens\":3}}", LAR_SPELLING_DEEPSEEK,
                 (want){10, 7, 3, N, N, N});
     body(&u, CHAT, "{\"usage\":{}}");
@@ -162,21 +180,28 @@ static void absent_is_unknown(void **s) {
 
 static void u09_inside_and_beside(void **s) {
     (void)s;
-    expect_body(CHAT, "{\"usage\":{\"prompt_tokens\":1000,\"completion_tokens\":1,\"prompt_tokens_details\":{\"cached_tokens\":900}}}",
-                LAR_SPELLING_OPENAI_CHAT, (want){1000, 900, 100, N, 1, N});
-    expect_body(MESSAGES, "{\"usage\":{\"input_tokens\":100,\"cache_read_input_tokens\":900,\"cache_creation_input_tokens\":0,\"output_tokens\":1}}",
-                LAR_SPELLING_ANTHROPIC, (want){1000, 900, 100, 0, 1, N});
+    expect_body(
+        CHAT,
+        "{\"usage\":{\"prompt_tokens\":1000,\"completion_tokens\":1,\"prompt_tokens_details\":{\"cached_tokens\":900}}}",
+        LAR_SPELLING_OPENAI_CHAT, (want){1000, 900, 100, N, 1, N});
+    expect_body(
+        MESSAGES,
+        "{\"usage\":{\"input_tokens\":100,\"cache_read_input_tokens\":900,\"cache_creation_input_tokens\":0,\"output_tokens\":1}}",
+        LAR_SPELLING_ANTHROPIC, (want){1000, 900, 100, 0, 1, N});
     /* Upstreams that translate write both; prompt_tokens is the whole. */
-    expect_body(CHAT, "{\"usage\":{\"prompt_tokens\":1000,\"completion_tokens\":1,\"prompt_tokens_details\":{\"cached_tokens\":900},"
-                      "\"cache_read_input_tokens\":900,\"cache_creation_input_tokens\":50}}",
-                LAR_SPELLING_OPENAI_CHAT, (want){1000, 900, 100, 50, 1, N});
+    expect_body(
+        CHAT,
+        "{\"usage\":{\"prompt_tokens\":1000,\"completion_tokens\":1,\"prompt_tokens_details\":{\"cached_tokens\":900},"
+        "\"cache_read_input_tokens\":900,\"cache_creation_input_tokens\":50}}",
+        LAR_SPELLING_OPENAI_CHAT, (want){1000, 900, 100, 50, 1, N});
     expect_body(MESSAGES, "{\"usage\":{\"input_tokens\":25,\"output_tokens\":15}}", LAR_SPELLING_PLAIN,
                 (want){25, N, N, N, 15, N});
 }
 
 static void a_profile_can_say_which(void **s) {
     (void)s;
-    static const char text[] = "{\"usage\":{\"input_tokens\":1000,\"cache_read_input_tokens\":900,\"output_tokens\":1}}";
+    static const char text[] =
+        "{\"usage\":{\"input_tokens\":1000,\"cache_read_input_tokens\":900,\"output_tokens\":1}}";
     lar_usage u;
     lar_usage_init(&u, LAR_USAGE_INCLUDED);
     lar_usage_body(&u, MESSAGES, lar_slice_cstr(text));
@@ -220,9 +245,11 @@ static void u11_impossible_numbers(void **s) {
     expect_odd("{\"prompt_tokens\":9223372036854775807,\"completion_tokens\":1}", (want){N, N, N, N, 1, N}, true);
     expect_odd("{\"prompt_tokens\":18446744073709551615,\"completion_tokens\":1}", (want){N, N, N, N, 1, N}, true);
     expect_odd("{\"prompt_tokens\":100.5,\"completion_tokens\":1}", (want){100, N, N, N, 1, N}, false);
-    expect_odd("{\"prompt_tokens\":100,\"cached_tokens\":50,\"cache_write_tokens\":80}", (want){100, 50, 50, 50, N, N}, true);
+    expect_odd("{\"prompt_tokens\":100,\"cached_tokens\":50,\"cache_write_tokens\":80}", (want){100, 50, 50, 50, N, N},
+               true);
     expect_odd("{\"input_tokens\":100,\"cache_read_input_tokens\":1e30}", (want){100, N, N, N, N, N}, true);
-    expect_odd("{\"input_tokens\":-1,\"cache_read_input_tokens\":-1,\"cache_creation_input_tokens\":-1}", (want){0, 0, 0, 0, N, N}, true);
+    expect_odd("{\"input_tokens\":-1,\"cache_read_input_tokens\":-1,\"cache_creation_input_tokens\":-1}",
+               (want){0, 0, 0, 0, N, N}, true);
 }
 
 static void whole_numbers_in_other_forms(void **s) {
@@ -234,7 +261,8 @@ static void whole_numbers_in_other_forms(void **s) {
 static void spellings_that_differ(void **s) {
     (void)s;
     expect_odd("{\"prompt_tokens\":1000,\"prompt_cache_hit_tokens\":896,\"prompt_cache_miss_tokens\":104,"
-               "\"prompt_tokens_details\":{\"cached_tokens\":512}}", (want){1000, 896, 104, N, N, N}, false);
+               "\"prompt_tokens_details\":{\"cached_tokens\":512}}",
+               (want){1000, 896, 104, N, N, N}, false);
     expect_odd("{\"prompt_tokens\":1000,\"prompt_cache_hit_tokens\":896,\"prompt_cache_miss_tokens\":50}",
                (want){1000, 896, 104, N, N, N}, true);
     expect_odd("{\"prompt_tokens\":1000,\"prompt_cache_hit_tokens\":896,\"prompt_cache_miss_tokens\":500}",
@@ -257,12 +285,14 @@ static void raw_numbers_are_kept(void **s) {
 static void u01_cumulative_output(void **s) {
     (void)s;
     lar_usage u;
-    stream(&u, MESSAGES,
-           "event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"usage\":{\"input_tokens\":25,\"output_tokens\":1}}}\n\n"
-           "event: content_block_delta\ndata: {\"type\":\"content_block_delta\",\"delta\":{\"type\":\"text_delta\",\"text\":\"Hi\"}}\n\n"
-           "event: ping\ndata: {\"type\":\"ping\"}\n\n"
-           "event: message_delta\ndata: {\"type\":\"message_delta\",\"delta\":{\"stop_reason\":\"end_turn\"},\"usage\":{\"output_tokens\":15}}\n\n"
-           "event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n", "fffff");
+    stream(
+        &u, MESSAGES,
+        "event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"usage\":{\"input_tokens\":25,\"output_tokens\":1}}}\n\n"
+        "event: content_block_delta\ndata: {\"type\":\"content_block_delta\",\"delta\":{\"type\":\"text_delta\",\"text\":\"Hi\"}}\n\n"
+        "event: ping\ndata: {\"type\":\"ping\"}\n\n"
+        "event: message_delta\ndata: {\"type\":\"message_delta\",\"delta\":{\"stop_reason\":\"end_turn\"},\"usage\":{\"output_tokens\":15}}\n\n"
+        "event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n",
+        "fffff");
     expect_tokens(&u, (want){25, N, N, N, 15, N}, false);
     assert_true(u.finished && u.done && u.content_seen);
     assert_false(u.error_seen || u.odd);
@@ -272,11 +302,13 @@ static void u01_cumulative_output(void **s) {
 static void u02_repeated_usage(void **s) {
     (void)s;
     lar_usage u;
-    stream(&u, MESSAGES,
-           DATA("{\"type\":\"message_start\",\"message\":{\"usage\":{\"input_tokens\":100,\"cache_creation_input_tokens\":40,\"cache_read_input_tokens\":900,\"output_tokens\":4}}}")
-           DATA("{\"type\":\"content_block_delta\",\"delta\":{\"text\":\"x\"}}")
-           DATA("{\"type\":\"message_delta\",\"delta\":{\"stop_reason\":\"end_turn\"},\"usage\":{\"input_tokens\":100,\"cache_creation_input_tokens\":40,\"cache_read_input_tokens\":900,\"output_tokens\":57}}"),
-           "fff");
+    stream(
+        &u, MESSAGES,
+        DATA(
+            "{\"type\":\"message_start\",\"message\":{\"usage\":{\"input_tokens\":100,\"cache_creation_input_tokens\":40,\"cache_read_input_tokens\":900,\"output_tokens\":4}}}")
+            DATA("{\"type\":\"content_block_delta\",\"delta\":{\"text\":\"x\"}}") DATA(
+                "{\"type\":\"message_delta\",\"delta\":{\"stop_reason\":\"end_turn\"},\"usage\":{\"input_tokens\":100,\"cache_creation_input_tokens\":40,\"cache_read_input_tokens\":900,\"output_tokens\":57}}"),
+        "fff");
     expect_tokens(&u, (want){1040, 900, 140, 40, 57, N}, false);
     assert_true(u.finished && !u.done);
     assert_int_equal(u.raw.prompt, 100);
@@ -289,7 +321,10 @@ static void u03_usage_on_every_chunk(void **s) {
     lar_usage_init(&u, LAR_USAGE_BY_SPELLING);
     for (int i = 1; i <= 50; i++) {
         char text[256];
-        int n = snprintf(text, sizeof text, "{\"choices\":[{\"index\":0,\"delta\":{\"content\":\"x\"}}],\"usage\":{\"prompt_tokens\":64,\"completion_tokens\":%d}}", i);
+        int n = snprintf(
+            text, sizeof text,
+            "{\"choices\":[{\"index\":0,\"delta\":{\"content\":\"x\"}}],\"usage\":{\"prompt_tokens\":64,\"completion_tokens\":%d}}",
+            i);
         assert_int_equal(lar_usage_event(&u, CHAT, (lar_slice){0}, lar_slice_of(text, (size_t)n)), LAR_USAGE_OTHER);
     }
     expect_tokens(&u, (want){64, N, N, N, 50, N}, false);
@@ -306,7 +341,8 @@ static void u06_client_left_after_finish(void **s) {
 
 static void u12_same_usage_in_both_modes(void **s) {
     (void)s;
-#define SAME "\"usage\":{\"prompt_tokens\":1000,\"completion_tokens\":7,\"prompt_cache_hit_tokens\":896,\"prompt_cache_miss_tokens\":104}"
+#define SAME                                                                                                           \
+    "\"usage\":{\"prompt_tokens\":1000,\"completion_tokens\":7,\"prompt_cache_hit_tokens\":896,\"prompt_cache_miss_tokens\":104}"
     lar_usage whole, streamed;
     lar_tokens a, b;
     body(&whole, CHAT, "{\"choices\":[{\"message\":{\"content\":\"x\"},\"finish_reason\":\"stop\"}]," SAME "}");
@@ -322,7 +358,10 @@ static void u12_same_usage_in_both_modes(void **s) {
 static void s08_usage_chunk(void **s) {
     (void)s;
     lar_usage u;
-    stream(&u, CHAT, TEXT("a") TEXT("b") FINISH DATA("{\"choices\":[],\"usage\":{\"prompt_tokens\":5,\"completion_tokens\":2}}") DONE, "fffud");
+    stream(&u, CHAT,
+           TEXT("a") TEXT("b") FINISH DATA("{\"choices\":[],\"usage\":{\"prompt_tokens\":5,\"completion_tokens\":2}}")
+               DONE,
+           "fffud");
     expect_tokens(&u, (want){5, N, N, N, 2, N}, false);
     assert_true(u.finished && u.done && u.content_seen);
     lar_usage_release(&u);
@@ -346,13 +385,20 @@ static void s11_ends(void **s) {
     stream(&u, CHAT, TEXT("a") TEXT("b"), "ff");
     assert_true(u.content_seen && !u.finished && !u.done);
     lar_usage_release(&u);
-    stream(&u, CHAT, DATA("{\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"\"},\"finish_reason\":null}]}"), "f");
+    stream(
+        &u, CHAT,
+        DATA(
+            "{\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"\"},\"finish_reason\":null}]}"),
+        "f");
     assert_false(u.content_seen || u.finished);
     lar_usage_release(&u);
-    stream(&u, LAR_PROTOCOL_COMPLETIONS, DATA("{\"choices\":[{\"text\":\"a\",\"index\":0,\"finish_reason\":\"length\"}]}"), "f");
+    stream(&u, LAR_PROTOCOL_COMPLETIONS,
+           DATA("{\"choices\":[{\"text\":\"a\",\"index\":0,\"finish_reason\":\"length\"}]}"), "f");
     assert_true(u.content_seen && u.finished && !u.done);
     lar_usage_release(&u);
-    stream(&u, CHAT, DATA("{\"choices\":[{\"index\":0,\"delta\":{\"tool_calls\":[{\"index\":0}]},\"finish_reason\":null}]}"), "f");
+    stream(&u, CHAT,
+           DATA("{\"choices\":[{\"index\":0,\"delta\":{\"tool_calls\":[{\"index\":0}]},\"finish_reason\":null}]}"),
+           "f");
     assert_true(u.content_seen);
     lar_usage_release(&u);
 }
@@ -405,8 +451,11 @@ static void words_in_content_are_no_errors(void **s) {
 static void r10_error_event(void **s) {
     (void)s;
     lar_usage u;
-    stream(&u, MESSAGES, DATA("{\"type\":\"content_block_delta\",\"delta\":{\"text\":\"x\"}}")
-           "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\"}}\n\n", "ff");
+    stream(
+        &u, MESSAGES,
+        DATA(
+            "{\"type\":\"content_block_delta\",\"delta\":{\"text\":\"x\"}}") "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\"}}\n\n",
+        "ff");
     assert_true(u.error_seen && !u.finished && !u.done);
     lar_usage_release(&u);
     stream(&u, MESSAGES, "event: error\ndata: plain words\n\n", "f");
@@ -417,8 +466,10 @@ static void r10_error_event(void **s) {
 static void s17_no_objects(void **s) {
     (void)s;
     lar_usage u;
-    stream(&u, CHAT, DATA("null") TEXT("a") DATA("null") DATA("\"\"") DATA("1") DATA("[]")
-           DATA("{\"choices\":[],\"usage\":{\"prompt_tokens\":5,\"completion_tokens\":2}}") DATA("null") DONE, "ffffffufd");
+    stream(&u, CHAT,
+           DATA("null") TEXT("a") DATA("null") DATA("\"\"") DATA("1") DATA("[]")
+               DATA("{\"choices\":[],\"usage\":{\"prompt_tokens\":5,\"completion_tokens\":2}}") DATA("null") DONE,
+           "ffffffufd");
     expect_tokens(&u, (want){5, N, N, N, 2, N}, false);
     assert_false(u.odd || u.error_seen);
     lar_usage_release(&u);
@@ -427,11 +478,18 @@ static void s17_no_objects(void **s) {
 static void s19_usage_beside_the_finish(void **s) {
     (void)s;
     lar_usage u;
-    stream(&u, CHAT, TEXT("a") DATA("{\"choices\":[{\"index\":0,\"delta\":{\"content\":\"\"},\"finish_reason\":\"stop\"}],\"usage\":{\"prompt_tokens\":9,\"completion_tokens\":3,\"prompt_cache_hit_tokens\":4,\"prompt_cache_miss_tokens\":5}}") DONE, "ffd");
+    stream(
+        &u, CHAT,
+        TEXT("a") DATA(
+            "{\"choices\":[{\"index\":0,\"delta\":{\"content\":\"\"},\"finish_reason\":\"stop\"}],\"usage\":{\"prompt_tokens\":9,\"completion_tokens\":3,\"prompt_cache_hit_tokens\":4,\"prompt_cache_miss_tokens\":5}}")
+            DONE,
+        "ffd");
     expect_tokens(&u, (want){9, 4, 5, N, 3, N}, false);
     assert_true(u.finished);
     lar_usage_release(&u);
-    stream(&u, CHAT, TEXT("a") DATA("{\"choices\":[],\"usage\":{\"prompt_tokens\":9,\"completion_tokens\":3}}") FINISH DONE, "fufd");
+    stream(&u, CHAT,
+           TEXT("a") DATA("{\"choices\":[],\"usage\":{\"prompt_tokens\":9,\"completion_tokens\":3}}") FINISH DONE,
+           "fufd");
     expect_tokens(&u, (want){9, N, N, N, 3, N}, false);
     lar_usage_release(&u);
 }
@@ -439,7 +497,10 @@ static void s19_usage_beside_the_finish(void **s) {
 static void s21_one_broken_event(void **s) {
     (void)s;
     lar_usage u;
-    stream(&u, CHAT, TEXT("a") DATA("{\"choices\":[{\"delta\":") TEXT("b") FINISH DATA("{\"choices\":[],\"usage\":{\"prompt_tokens\":5,\"completion_tokens\":2}}") DONE, "ffffud");
+    stream(&u, CHAT,
+           TEXT("a") DATA("{\"choices\":[{\"delta\":") TEXT("b")
+               FINISH DATA("{\"choices\":[],\"usage\":{\"prompt_tokens\":5,\"completion_tokens\":2}}") DONE,
+           "ffffud");
     assert_true(u.odd && u.finished && u.done && !u.error_seen);
     expect_tokens(&u, (want){5, N, N, N, 2, N}, false);
     lar_usage_release(&u);
@@ -448,8 +509,11 @@ static void s21_one_broken_event(void **s) {
 static void s22_many_empty_chunks(void **s) {
     (void)s;
     lar_usage u;
-    stream(&u, CHAT, TEXT("a") FINISH DATA("{\"id\":\"\",\"model\":\"\",\"choices\":[]}") DATA("{\"id\":\"\",\"choices\":[],\"usage\":{\"prompt_tokens\":5,\"completion_tokens\":2}}")
-           DATA("{\"choices\":[],\"cost\":\"0.1\"}") DONE, "fffufd");
+    stream(&u, CHAT,
+           TEXT("a") FINISH DATA("{\"id\":\"\",\"model\":\"\",\"choices\":[]}")
+               DATA("{\"id\":\"\",\"choices\":[],\"usage\":{\"prompt_tokens\":5,\"completion_tokens\":2}}")
+                   DATA("{\"choices\":[],\"cost\":\"0.1\"}") DONE,
+           "fffufd");
     expect_tokens(&u, (want){5, N, N, N, 2, N}, false);
     lar_usage_release(&u);
 }
@@ -466,14 +530,20 @@ static void a_failed_chunk_is_never_withheld(void **s) {
 static void responses_events(void **s) {
     (void)s;
     lar_usage u;
-    stream(&u, RESPONSES,
-           "event: response.created\ndata: {\"type\":\"response.created\",\"response\":{\"status\":\"in_progress\",\"error\":null,\"usage\":null}}\n\n"
-           "event: response.output_text.delta\ndata: {\"type\":\"response.output_text.delta\",\"delta\":\"Hi\"}\n\n"
-           "event: response.completed\ndata: {\"type\":\"response.completed\",\"response\":{\"status\":\"completed\",\"error\":null,\"usage\":{\"input_tokens\":300,\"input_tokens_details\":{\"cached_tokens\":128},\"output_tokens\":9,\"output_tokens_details\":{\"reasoning_tokens\":0}}}}\n\n", "fff");
+    stream(
+        &u, RESPONSES,
+        "event: response.created\ndata: {\"type\":\"response.created\",\"response\":{\"status\":\"in_progress\",\"error\":null,\"usage\":null}}\n\n"
+        "event: response.output_text.delta\ndata: {\"type\":\"response.output_text.delta\",\"delta\":\"Hi\"}\n\n"
+        "event: response.completed\ndata: {\"type\":\"response.completed\",\"response\":{\"status\":\"completed\",\"error\":null,\"usage\":{\"input_tokens\":300,\"input_tokens_details\":{\"cached_tokens\":128},\"output_tokens\":9,\"output_tokens_details\":{\"reasoning_tokens\":0}}}}\n\n",
+        "fff");
     expect_tokens(&u, (want){300, 128, 172, N, 9, 0}, false);
     assert_true(u.finished && u.done && u.content_seen && !u.error_seen);
     lar_usage_release(&u);
-    stream(&u, RESPONSES, DATA("{\"type\":\"response.incomplete\",\"response\":{\"status\":\"incomplete\",\"error\":null,\"usage\":{\"input_tokens\":3,\"output_tokens\":9}}}"), "f");
+    stream(
+        &u, RESPONSES,
+        DATA(
+            "{\"type\":\"response.incomplete\",\"response\":{\"status\":\"incomplete\",\"error\":null,\"usage\":{\"input_tokens\":3,\"output_tokens\":9}}}"),
+        "f");
     assert_true(u.done && !u.error_seen);
     lar_usage_release(&u);
     body(&u, RESPONSES, "{\"object\":\"response\",\"status\":\"failed\",\"error\":null}");
@@ -484,14 +554,27 @@ static void responses_events(void **s) {
 static void other_places_of_usage(void **s) {
     (void)s;
     lar_usage u;
-    stream(&u, CHAT, DATA("{\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\",\"usage\":{\"prompt_tokens\":19,\"completion_tokens\":13,\"cached_tokens\":12}}]}"), "f");
+    stream(
+        &u, CHAT,
+        DATA(
+            "{\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\",\"usage\":{\"prompt_tokens\":19,\"completion_tokens\":13,\"cached_tokens\":12}}]}"),
+        "f");
     expect_tokens(&u, (want){19, 12, 7, N, 13, N}, false);
     lar_usage_release(&u);
-    stream(&u, CHAT, TEXT("a") DATA("{\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}],\"x_groq\":{\"usage\":{\"prompt_tokens\":3,\"completion_tokens\":2}}}"), "ff");
+    stream(
+        &u, CHAT,
+        TEXT("a") DATA(
+            "{\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}],\"x_groq\":{\"usage\":{\"prompt_tokens\":3,\"completion_tokens\":2}}}"),
+        "ff");
     expect_tokens(&u, (want){3, N, N, N, 2, N}, false);
     lar_usage_release(&u);
-    stream(&u, LAR_PROTOCOL_NONE, DATA("{\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"a\"}]}}],\"usageMetadata\":{\"promptTokenCount\":8,\"candidatesTokenCount\":1}}")
-           DATA("{\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"b\"}]},\"finishReason\":\"STOP\"}],\"usageMetadata\":{\"promptTokenCount\":8,\"candidatesTokenCount\":6}}"), "ff");
+    stream(
+        &u, LAR_PROTOCOL_NONE,
+        DATA(
+            "{\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"a\"}]}}],\"usageMetadata\":{\"promptTokenCount\":8,\"candidatesTokenCount\":1}}")
+            DATA(
+                "{\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"b\"}]},\"finishReason\":\"STOP\"}],\"usageMetadata\":{\"promptTokenCount\":8,\"candidatesTokenCount\":6}}"),
+        "ff");
     expect_tokens(&u, (want){8, N, N, N, 6, N}, false);
     assert_true(u.content_seen && u.finished);
     lar_usage_release(&u);
@@ -500,8 +583,14 @@ static void other_places_of_usage(void **s) {
 static void later_null_keeps_the_earlier_value(void **s) {
     (void)s;
     lar_usage u;
-    stream(&u, CHAT, TEXT("a") DATA("{\"choices\":[],\"usage\":{\"prompt_tokens\":9,\"completion_tokens\":3,\"prompt_tokens_details\":{\"cached_tokens\":4}}}")
-           DATA("{\"choices\":[],\"usage\":{\"prompt_tokens\":9,\"completion_tokens\":4,\"prompt_tokens_details\":null}}") DATA("{\"choices\":[],\"usage\":null}"), "fuuf");
+    stream(
+        &u, CHAT,
+        TEXT("a") DATA(
+            "{\"choices\":[],\"usage\":{\"prompt_tokens\":9,\"completion_tokens\":3,\"prompt_tokens_details\":{\"cached_tokens\":4}}}")
+            DATA(
+                "{\"choices\":[],\"usage\":{\"prompt_tokens\":9,\"completion_tokens\":4,\"prompt_tokens_details\":null}}")
+                DATA("{\"choices\":[],\"usage\":null}"),
+        "fuuf");
     expect_tokens(&u, (want){9, 4, 5, N, 4, N}, false);
     assert_int_equal(u.spelling, LAR_SPELLING_OPENAI_CHAT);
     lar_usage_release(&u);
@@ -511,8 +600,10 @@ static void later_null_keeps_the_earlier_value(void **s) {
 
 static void choice(lar_usage *u, int index, int output, const char *text) {
     char json[256];
-    int n = snprintf(json, sizeof json, "{\"choices\":[{\"index\":%d,\"delta\":{\"content\":\"%s\"}}],\"usage\":{\"prompt_tokens\":10,\"completion_tokens\":%d}}",
-                     index, text, output);
+    int n = snprintf(
+        json, sizeof json,
+        "{\"choices\":[{\"index\":%d,\"delta\":{\"content\":\"%s\"}}],\"usage\":{\"prompt_tokens\":10,\"completion_tokens\":%d}}",
+        index, text, output);
     (void)lar_usage_event(u, CHAT, (lar_slice){0}, lar_slice_of(json, (size_t)n));
 }
 
@@ -529,7 +620,8 @@ static void j20_output_counted_by_choice(void **s) {
     choice(&u, 1, 6, "");
     expect_tokens(&u, (want){10, N, N, N, 11, N}, false);
     /* A total at the end is the word that counts. */
-    (void)lar_usage_event(&u, CHAT, (lar_slice){0}, LAR_SLICE("{\"choices\":[],\"usage\":{\"prompt_tokens\":10,\"completion_tokens\":12}}"));
+    (void)lar_usage_event(&u, CHAT, (lar_slice){0},
+                          LAR_SLICE("{\"choices\":[],\"usage\":{\"prompt_tokens\":10,\"completion_tokens\":12}}"));
     expect_tokens(&u, (want){10, N, N, N, 12, N}, false);
     lar_usage_release(&u);
 }
@@ -599,7 +691,8 @@ static char *many_numbers(size_t count, size_t *len) {
     lar_buf_init(&b, 64 << 20);
     assert_false(lar_buf_printf(&b, "{\"object\":\"list\",\"data\":[{\"usage\":{\"x\":1},\"embedding\":[0"));
     for (size_t i = 1; i < count; i++) assert_false(lar_buf_printf(&b, ",%zu", i % 10));
-    assert_false(lar_buf_printf(&b, "]}],\"usage\" : {\"prompt_tokens\":8,\"note\":\"}\\\"{\",\"total_tokens\":8},\"model\":\"e\"}"));
+    assert_false(lar_buf_printf(
+        &b, "]}],\"usage\" : {\"prompt_tokens\":8,\"note\":\"}\\\"{\",\"total_tokens\":8},\"model\":\"e\"}"));
     *len = b.len;
     return b.ptr;
 }
@@ -625,8 +718,8 @@ static void large_embeddings(void **s) {
 
 static void duplicates_are_read_as_clients_read_them(void **s) {
     (void)s;
-    expect_body(CHAT, "{\"usage\":{\"prompt_tokens\":1},\"usage\":{\"prompt_tokens\":2,\"prompt_tokens\":3}}", LAR_SPELLING_PLAIN,
-                (want){3, N, N, N, N, N});
+    expect_body(CHAT, "{\"usage\":{\"prompt_tokens\":1},\"usage\":{\"prompt_tokens\":2,\"prompt_tokens\":3}}",
+                LAR_SPELLING_PLAIN, (want){3, N, N, N, N, N});
 }
 
 static void reset_forgets(void **s) {

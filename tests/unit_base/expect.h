@@ -20,12 +20,11 @@
 #define assert_error(expr, name) assert_string_equal(lar_error_name(expr), #name)
 
 /* The slice equals a text that may hold NULs (LAR_SLICE) or is a C string. */
-#define assert_slice(got, want_slice)                                                    \
-    do {                                                                                 \
-        lar_slice got_ = (got), want_ = (want_slice);                                    \
-        if (!lar_slice_eq(got_, want_))                                                  \
-            fail_msg("got \"%.*s\" (%zu), want \"%.*s\" (%zu)", LAR_FMT(got_), got_.len, \
-                     LAR_FMT(want_), want_.len);                                         \
+#define assert_slice(got, want_slice)                                                                                  \
+    do {                                                                                                               \
+        lar_slice got_ = (got), want_ = (want_slice);                                                                  \
+        if (!lar_slice_eq(got_, want_))                                                                                \
+            fail_msg("got \"%.*s\" (%zu), want \"%.*s\" (%zu)", LAR_FMT(got_), got_.len, LAR_FMT(want_), want_.len);   \
     } while (0)
 
 /* Numbers that repeat from run to run. */
