@@ -8,7 +8,9 @@
 
 #define DEEPSEEK "api-docs.deepseek.com/quick_start/pricing, off-peak (peak hours cost twice as much)"
 #define ANTHROPIC "platform.claude.com/docs/en/about-claude/pricing, writes for 5 minutes"
-#define OPENAI "developers.openai.com/api/docs/pricing, standard, short context"
+#define ANTHROPIC_QUOTED                                                                                               \
+    "platform.claude.com/docs/en/about-claude/pricing as price lists quote it, writes for 5 minutes"
+#define OPENAI "developers.openai.com/api/docs/pricing as price lists quote it, standard, short context"
 #define COPILOT "docs.github.com copilot models-and-pricing (provider list prices)"
 #define MOONSHOT "platform.kimi.ai/docs/pricing/chat"
 
@@ -19,8 +21,10 @@ static const lar_price rows[] = {
     {"deepseek-v4-flash-vision-exp", 0.15, 0.003, 0.15, 0.60, DEEPSEEK, "2026-10-27"},
     {"deepseek-v4-pro", 0.66, 0.022, 0.66, 1.98, DEEPSEEK, "2026-10-27"},
     /* Names that were served by V4 Flash until they were retired on 2026-07-24; the price of that time. */
-    {"deepseek-chat", 0.14, 0.0028, 0.14, 0.28, "api-docs.deepseek.com/quick_start/pricing, V4 Flash before 2026-08-16", "2026-08-13"},
-    {"deepseek-reasoner", 0.14, 0.0028, 0.14, 0.28, "api-docs.deepseek.com/quick_start/pricing, V4 Flash before 2026-08-16", "2026-08-13"},
+    {"deepseek-chat", 0.14, 0.0028, 0.14, 0.28, "api-docs.deepseek.com/quick_start/pricing, V4 Flash before 2026-08-16",
+     "2026-08-13"},
+    {"deepseek-reasoner", 0.14, 0.0028, 0.14, 0.28,
+     "api-docs.deepseek.com/quick_start/pricing, V4 Flash before 2026-08-16", "2026-08-13"},
 
     {"gpt-6-sol", 2.00, 0.20, 2.50, 10.00, OPENAI, "2026-09-22"},
     {"gpt-6-luna", 0.10, 0.01, 0.125, 0.50, OPENAI, "2026-09-22"},
@@ -46,13 +50,13 @@ static const lar_price rows[] = {
     {"claude-opus-4-6", 5.00, 0.50, 6.25, 25.00, ANTHROPIC, "2026-11 (read)"},
     {"claude-opus-4-5", 5.00, 0.50, 6.25, 25.00, ANTHROPIC, "2026-11 (read)"},
     {"claude-opus-4-1", 15.00, 1.50, 18.75, 75.00, ANTHROPIC, "2026-11 (read)"},
-    {"claude-sonnet-5-5", 2.00, 0.10, 2.50, 10.00, ANTHROPIC, "2026-10-24"},
+    {"claude-sonnet-5-5", 2.00, 0.10, 2.50, 10.00, ANTHROPIC_QUOTED, "2026-10-24"},
     {"claude-sonnet-5", 2.00, 0.20, 2.50, 10.00, ANTHROPIC, "2026-11 (read)"},
-    {"claude-sonnet-4-6", 3.00, 0.30, 3.75, 15.00, ANTHROPIC, "2026-11 (read)"},
-    {"claude-sonnet-4-5", 3.00, 0.30, 3.75, 15.00, ANTHROPIC, "2026-11 (read)"},
-    {"claude-sonnet-4", 3.00, 0.30, 3.75, 15.00, ANTHROPIC, "2026-11 (read)"},
-    {"claude-haiku-5-5", 0.10, 0.01, 0.125, 0.50, ANTHROPIC, "2026-10-24"},
-    {"claude-haiku-4-5", 1.00, 0.10, 1.25, 5.00, ANTHROPIC, "2026-11 (read)"},
+    {"claude-sonnet-4-6", 3.00, 0.30, 3.75, 15.00, COPILOT, "2026-11 (read)"},
+    {"claude-sonnet-4-5", 3.00, 0.30, 3.75, 15.00, COPILOT, "2026-11 (read)"},
+    {"claude-sonnet-4", 3.00, 0.30, 3.75, 15.00, COPILOT, "2026-11 (read)"},
+    {"claude-haiku-5-5", 0.10, 0.01, 0.125, 0.50, ANTHROPIC_QUOTED, "2026-10-24"},
+    {"claude-haiku-4-5", 1.00, 0.10, 1.25, 5.00, COPILOT, "2026-11 (read)"},
 
     {"kimi-k3", 3.00, 0.30, 3.00, 15.00, MOONSHOT "-k3", "2026-07-18"},
     {"kimi-k2.7-code", 0.95, 0.19, 0.95, 4.00, COPILOT, "2026-11 (read)"},
@@ -76,7 +80,8 @@ static bool is_snapshot(lar_slice tail) {
 
 static bool row_matches(lar_slice name, lar_slice model) {
     if (name.len && name.ptr[name.len - 1] == '*') return lar_slice_starts(model, lar_slice_of(name.ptr, name.len - 1));
-    return lar_slice_starts(model, name) && (model.len == name.len || is_snapshot(lar_slice_of(model.ptr + name.len, model.len - name.len)));
+    return lar_slice_starts(model, name) &&
+           (model.len == name.len || is_snapshot(lar_slice_of(model.ptr + name.len, model.len - name.len)));
 }
 
 const lar_price *lar_price_find(lar_slice model) {
@@ -95,7 +100,8 @@ double lar_price_cost(const lar_price *p, uint64_t prompt, uint64_t hit, uint64_
     if (hit > prompt) hit = prompt;
     if (write > prompt - hit) write = prompt - hit;
     uint64_t plain = prompt - hit - write;
-    return ((double)plain * p->input + (double)hit * p->hit + (double)write * p->write + (double)output * p->output) / 1e6;
+    return ((double)plain * p->input + (double)hit * p->hit + (double)write * p->write + (double)output * p->output) /
+           1e6;
 }
 
 double lar_price_saved(const lar_price *p, uint64_t hit) {

@@ -17,7 +17,9 @@ enum {
     SLICE_KEYS_MAX = 256,
     ATTEMPTS = 6,
     BASE_PAGES = 16, /* paths from the roots to the leaves, LMDB's own lists */
-    DELTA_PAGES = 4, RECORD_BYTES_FIXED = 230, PAGE_BYTES_USED = 3500
+    DELTA_PAGES = 4,
+    RECORD_BYTES_FIXED = 230,
+    PAGE_BYTES_USED = 3500
 };
 
 #define REOPEN_NS UINT64_C(1000000000)
@@ -44,7 +46,9 @@ static lar_rollup *delta_row(lar_deltas *d, const lar_journal_record *r, uint32_
     uint64_t at = lar_hash_low(lar_hash_of(lar_slice_of((const char *)key, len))) % LAR_DELTA_SLOTS;
     for (; d->slots[at]; at = (at + 1) % LAR_DELTA_SLOTS) {
         lar_rollup *row = &d->rows[d->slots[at] - 1];
-        if (row->start_ms == want.start_ms && row->tenant == want.tenant && !strcmp(row->model, want.model) && !strcmp(row->route, want.route)) return row;
+        if (row->start_ms == want.start_ms && row->tenant == want.tenant && !strcmp(row->model, want.model) &&
+            !strcmp(row->route, want.route))
+            return row;
     }
     if (d->count == limit) return NULL;
     d->slots[at] = (uint16_t)(d->count + 1);
@@ -53,7 +57,8 @@ static lar_rollup *delta_row(lar_deltas *d, const lar_journal_record *r, uint32_
 }
 
 static int put_rollup(lar_store *s, MDB_txn *txn, lar_rollup_step step, const lar_rollup *delta) {
-    static const lar_db dbs[] = {[LAR_ROLLUP_MINUTE] = LAR_DB_MINUTE, [LAR_ROLLUP_HOUR] = LAR_DB_HOUR, [LAR_ROLLUP_DAY] = LAR_DB_DAY};
+    static const lar_db dbs[] = {
+        [LAR_ROLLUP_MINUTE] = LAR_DB_MINUTE, [LAR_ROLLUP_HOUR] = LAR_DB_HOUR, [LAR_ROLLUP_DAY] = LAR_DB_DAY};
     uint8_t key[LAR_ROLLUP_KEY_MAX], value[LAR_ROLLUP_BYTES];
     lar_rollup row = *delta, before;
     row.start_ms = lar_rollup_start(step, delta->start_ms);
@@ -88,7 +93,8 @@ static void plan(lar_store *s, batch *b, uint64_t pages) {
     b->key_end = b->key_at;
     for (; b->record_end < b->half->record_count; b->record_end++) {
         const lar_journal_record *r = &b->half->records[b->record_end];
-        bytes += RECORD_BYTES_FIXED + strnlen(r->model, LAR_JREC_NAME_BYTES) + strnlen(r->route, LAR_JREC_NAME_BYTES) + strnlen(r->upstream, LAR_JREC_NAME_BYTES);
+        bytes += RECORD_BYTES_FIXED + strnlen(r->model, LAR_JREC_NAME_BYTES) + strnlen(r->route, LAR_JREC_NAME_BYTES) +
+                 strnlen(r->upstream, LAR_JREC_NAME_BYTES);
         used = bytes / PAGE_BYTES_USED + s->deltas->count * DELTA_PAGES;
         if (used > pages && b->record_end > b->record_at) break;
         lar_rollup *row = delta_row(s->deltas, r, delta_limit ? delta_limit : 1);
@@ -178,9 +184,11 @@ static int put_value(lar_store *s, MDB_txn *txn, const lar_hash *key, const lar_
 static int put_all(lar_store *s, MDB_txn *txn, const batch *b, progress *p) {
     int rc = put_records(s, txn, b, p);
     for (uint32_t i = 0; !rc && i < s->deltas->count; i++) {
-        for (int step = LAR_ROLLUP_MINUTE; !rc && step <= LAR_ROLLUP_DAY; step++) rc = put_rollup(s, txn, (lar_rollup_step)step, &s->deltas->rows[i]);
+        for (int step = LAR_ROLLUP_MINUTE; !rc && step <= LAR_ROLLUP_DAY; step++)
+            rc = put_rollup(s, txn, (lar_rollup_step)step, &s->deltas->rows[i]);
     }
-    for (uint32_t i = 0; !rc && i < b->value_count; i++) rc = put_value(s, txn, &b->half->keys[b->key_at + i], b->values[i]);
+    for (uint32_t i = 0; !rc && i < b->value_count; i++)
+        rc = put_value(s, txn, &b->half->keys[b->key_at + i], b->values[i]);
     return rc;
 }
 
@@ -230,7 +238,9 @@ static void slice_given_up(lar_store *s, batch *b, int rc) {
 }
 
 /* After these LMDB answers nothing but errors until it is opened anew. */
-static bool needs_reopening(const lar_store *s, int rc) { return rc == MDB_PANIC || rc == MDB_CORRUPTED || rc == MDB_PAGE_NOTFOUND || atomic_load(&s->env.broken); }
+static bool needs_reopening(const lar_store *s, int rc) {
+    return rc == MDB_PANIC || rc == MDB_CORRUPTED || rc == MDB_PAGE_NOTFOUND || atomic_load(&s->env.broken);
+}
 
 static void reopen(lar_store *s) {
     uint64_t now = lar_clock_mono_ns();

@@ -15,8 +15,8 @@ bool lar_block_load(lar_env *e, MDB_txn *txn, uint64_t block, lar_block *b) {
     uint8_t key[8];
     lar_bytes_put_be64(key, block);
     MDB_val k = {sizeof key, key}, v;
-    return mdb_get(txn, e->dbi[LAR_DB_BLOCKS], &k, &v) == MDB_SUCCESS
-        && lar_block_decode(block, lar_slice_of(v.mv_data, v.mv_size), b) == LAR_OK;
+    return mdb_get(txn, e->dbi[LAR_DB_BLOCKS], &k, &v) == MDB_SUCCESS &&
+           lar_block_decode(block, lar_slice_of(v.mv_data, v.mv_size), b) == LAR_OK;
 }
 
 int lar_block_remove(lar_env *e, MDB_txn *txn, uint64_t block) {

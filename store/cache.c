@@ -21,7 +21,7 @@ typedef struct entry {
     struct entry *chain;         /* next in the bucket */
     struct entry *newer, *older; /* by last use */
     lar_value *value;
-    uint32_t pins;  /* writes under way or queued */
+    uint32_t pins; /* writes under way or queued */
     bool queued;
 } entry;
 
@@ -67,7 +67,9 @@ static uint64_t key_bits(const lar_hash *key, unsigned half) {
 
 static shard *shard_of(lar_cache *c, const lar_hash *key) { return &c->shards[key_bits(key, 0) % SHARDS]; }
 
-static entry **bucket_of(shard *s, const lar_hash *key) { return &s->buckets[key_bits(key, 1) & (s->bucket_count - 1)]; }
+static entry **bucket_of(shard *s, const lar_hash *key) {
+    return &s->buckets[key_bits(key, 1) & (s->bucket_count - 1)];
+}
 
 static uint64_t cost(const lar_value *v) { return ENTRY_OVERHEAD + v->len; }
 
@@ -115,14 +117,17 @@ static entry *find(shard *s, const lar_hash *key) {
 }
 
 static void unlink_use(shard *s, entry *e) {
-    if (e->newer) e->newer->older = e->older; else s->newest = e->older;
-    if (e->older) e->older->newer = e->newer; else s->oldest = e->newer;
+    if (e->newer) e->newer->older = e->older;
+    else s->newest = e->older;
+    if (e->older) e->older->newer = e->newer;
+    else s->oldest = e->newer;
 }
 
 static void link_newest(shard *s, entry *e) {
     e->newer = NULL;
     e->older = s->newest;
-    if (s->newest) s->newest->newer = e; else s->oldest = e;
+    if (s->newest) s->newest->newer = e;
+    else s->oldest = e;
     s->newest = e;
 }
 

@@ -27,9 +27,9 @@ lar_cache *lar_cache_new(uint64_t bytes_max); /* NULL when out of memory */
 void lar_cache_free(lar_cache *c);
 
 typedef enum lar_cache_put_result {
-    LAR_CACHE_KEPT,    /* kept; the key must be queued for the disk */
-    LAR_CACHE_QUEUED,  /* kept; the key is in the queue already and the newer value will be taken */
-    LAR_CACHE_REFUSED  /* too much waits for the disk, or out of memory: nothing changed */
+    LAR_CACHE_KEPT,   /* kept; the key must be queued for the disk */
+    LAR_CACHE_QUEUED, /* kept; the key is in the queue already and the newer value will be taken */
+    LAR_CACHE_REFUSED /* too much waits for the disk, or out of memory: nothing changed */
 } lar_cache_put_result;
 
 /* A value that must reach the disk: pinned until lar_cache_written. */

@@ -27,17 +27,26 @@ enum { PATH_BYTES = 4096, CHECK_ATTEMPTS = 3, RESIZE_ATTEMPTS = 8 };
 static const char data_file[] = "data.mdb", damaged_file[] = "data.mdb.damaged", writer_file[] = "writer.lock";
 
 static const char *const db_names[LAR_DB_COUNT] = {
-    [LAR_DB_META] = "meta", [LAR_DB_JOURNAL] = "journal", [LAR_DB_BLOCKS] = "journal_blocks",
-    [LAR_DB_MINUTE] = "rollup_minute", [LAR_DB_HOUR] = "rollup_hour", [LAR_DB_DAY] = "rollup_day",
-    [LAR_DB_MEMORY] = "memory", [LAR_DB_MEMORY_AGE] = "memory_age",
+    [LAR_DB_META] = "meta",
+    [LAR_DB_JOURNAL] = "journal",
+    [LAR_DB_BLOCKS] = "journal_blocks",
+    [LAR_DB_MINUTE] = "rollup_minute",
+    [LAR_DB_HOUR] = "rollup_hour",
+    [LAR_DB_DAY] = "rollup_day",
+    [LAR_DB_MEMORY] = "memory",
+    [LAR_DB_MEMORY_AGE] = "memory_age",
 };
 
 lar_error lar_env_error(int rc) {
     switch (rc) {
     case MDB_SUCCESS: return LAR_OK;
     case MDB_NOTFOUND: return LAR_NOT_FOUND;
-    case MDB_MAP_FULL: case MDB_TXN_FULL: return LAR_FULL;
-    case MDB_INVALID: case MDB_CORRUPTED: case MDB_PAGE_NOTFOUND: case MDB_INCOMPATIBLE: return LAR_CORRUPT;
+    case MDB_MAP_FULL:
+    case MDB_TXN_FULL: return LAR_FULL;
+    case MDB_INVALID:
+    case MDB_CORRUPTED:
+    case MDB_PAGE_NOTFOUND:
+    case MDB_INCOMPATIBLE: return LAR_CORRUPT;
     case MDB_VERSION_MISMATCH: return LAR_VERSION;
     case MDB_READERS_FULL: return LAR_BUSY;
     case ENOMEM: return LAR_NO_MEMORY;
@@ -74,7 +83,8 @@ static lar_error take_writer_lock(lar_env *e, lar_diag *d) {
 
 static lar_error make_folder(lar_env *e, lar_diag *d) {
     struct stat st;
-    if (mkdir(e->dir, 0700) != 0 && errno != EEXIST) return lar_fail(LAR_IO, d, "store: cannot create %s: %s", e->dir, strerror(errno));
+    if (mkdir(e->dir, 0700) != 0 && errno != EEXIST)
+        return lar_fail(LAR_IO, d, "store: cannot create %s: %s", e->dir, strerror(errno));
     if (stat(e->dir, &st) != 0) return lar_fail(LAR_IO, d, "store: cannot read %s: %s", e->dir, strerror(errno));
     if (!S_ISDIR(st.st_mode)) return lar_fail(LAR_IO, d, "store: %s is no folder", e->dir);
     if (st.st_mode & 077) LAR_LOG(e->log, LAR_LOG_WARN, "store_folder_open_to_others", LAR_F_CSTR("dir", e->dir));
@@ -88,11 +98,16 @@ static lar_error check_before(lar_env *e, lar_diag *d) {
     if (!path_of(e, data_file, path)) return lar_fail(LAR_INVALID, d, "store: the folder's path is too long");
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0 && errno == ENOENT) {
-        return e->read_only ? lar_fail(LAR_NOT_FOUND, d, "store: no store in %s (nothing was journalled there yet, or the folder is another one)", e->dir) : LAR_OK;
+        return e->read_only
+                   ? lar_fail(LAR_NOT_FOUND, d,
+                              "store: no store in %s (nothing was journalled there yet, or the folder is another one)",
+                              e->dir)
+                   : LAR_OK;
     }
     if (fd < 0) return lar_fail(LAR_IO, d, "store: cannot open %s: %s", path, strerror(errno));
     lar_error err = lar_check_head(fd, d);
-    if (!err && e->read_only && fstat(fd, &st) == 0 && st.st_size == 0) err = lar_fail(LAR_NOT_FOUND, d, "store: %s is empty", path);
+    if (!err && e->read_only && fstat(fd, &st) == 0 && st.st_size == 0)
+        err = lar_fail(LAR_NOT_FOUND, d, "store: %s is empty", path);
     close(fd);
     return err;
 }
@@ -158,24 +173,32 @@ static lar_error open_tables(lar_env *e, MDB_txn *txn, lar_diag *d) {
         MDB_val k = {6, (void *)"format"}, v;
         rc = mdb_dbi_open(txn, db_names[LAR_DB_META], 0, &e->dbi[LAR_DB_META]);
         if (!rc) rc = mdb_get(txn, e->dbi[LAR_DB_META], &k, &v);
-        if (rc == MDB_NOTFOUND || (!rc && v.mv_size != 4)) return lar_fail(LAR_VERSION, d, "store: %s holds an LMDB file that is not larder's", e->dir);
+        if (rc == MDB_NOTFOUND || (!rc && v.mv_size != 4))
+            return lar_fail(LAR_VERSION, d, "store: %s holds an LMDB file that is not larder's", e->dir);
         if (rc) return lar_fail(lar_env_error(rc), d, "store: %s", mdb_strerror(rc));
         format = (uint32_t)lar_bytes_get_le(v.mv_data, 4);
         if (format > LAR_FORMAT || format == 0) {
-            return lar_fail(LAR_VERSION, d, "store: %s has format %u, this larder knows up to %u: use a newer larder", e->dir, format, LAR_FORMAT);
+            return lar_fail(LAR_VERSION, d, "store: %s has format %u, this larder knows up to %u: use a newer larder",
+                            e->dir, format, LAR_FORMAT);
         }
         if (format < LAR_FORMAT && e->read_only) {
-            return lar_fail(LAR_VERSION, d, "store: %s has the older format %u: larder serve upgrades it when it starts", e->dir, format);
+            return lar_fail(LAR_VERSION, d,
+                            "store: %s has the older format %u: larder serve upgrades it when it starts", e->dir,
+                            format);
         }
     }
     for (int i = 0; i < LAR_DB_COUNT; i++) {
         rc = mdb_dbi_open(txn, db_names[i], e->read_only ? 0 : MDB_CREATE, &e->dbi[i]);
-        if (rc) return lar_fail(rc == MDB_NOTFOUND ? LAR_CORRUPT : lar_env_error(rc), d, "store: table %s: %s", db_names[i], mdb_strerror(rc));
+        if (rc)
+            return lar_fail(rc == MDB_NOTFOUND ? LAR_CORRUPT : lar_env_error(rc), d, "store: table %s: %s", db_names[i],
+                            mdb_strerror(rc));
     }
     if (e->read_only || format == LAR_FORMAT) return LAR_OK;
     rc = fresh ? MDB_SUCCESS : lar_migrate(e, txn, format);
     if (!rc) rc = put_format(e, txn);
-    if (rc) return lar_fail(lar_env_error(rc), d, "store: cannot %s the store: %s", fresh ? "create" : "upgrade", mdb_strerror(rc));
+    if (rc)
+        return lar_fail(lar_env_error(rc), d, "store: cannot %s the store: %s", fresh ? "create" : "upgrade",
+                        mdb_strerror(rc));
     return LAR_OK;
 }
 
@@ -220,8 +243,10 @@ static lar_error open_map(lar_env *e, lar_diag *d) {
 static lar_error set_aside(lar_env *e, lar_diag *d) {
     char from[PATH_BYTES], to[PATH_BYTES];
     if (!path_of(e, data_file, from) || !path_of(e, damaged_file, to)) return LAR_CORRUPT;
-    LAR_LOG(e->log, LAR_LOG_ERROR, "store_damaged", LAR_F_CSTR("dir", e->dir), LAR_F_CSTR("detail", d->text), LAR_F_CSTR("kept_as", damaged_file));
-    if (rename(from, to) != 0) return lar_fail(LAR_IO, d, "store: %s is damaged and cannot be moved away: %s", from, strerror(errno));
+    LAR_LOG(e->log, LAR_LOG_ERROR, "store_damaged", LAR_F_CSTR("dir", e->dir), LAR_F_CSTR("detail", d->text),
+            LAR_F_CSTR("kept_as", damaged_file));
+    if (rename(from, to) != 0)
+        return lar_fail(LAR_IO, d, "store: %s is damaged and cannot be moved away: %s", from, strerror(errno));
     return LAR_OK;
 }
 
@@ -346,8 +371,8 @@ lar_error lar_env_grow(lar_env *e) {
     if (rc) e->map_bytes_max = before;
     read_geometry(e);
     (void)pthread_rwlock_unlock(&e->map_lock);
-    LAR_LOG(e->log, rc ? LAR_LOG_WARN : LAR_LOG_INFO, rc ? "store_map_stays" : "store_map_grown", LAR_F_INT("bytes", e->map_bytes),
-            LAR_F_CSTR("detail", rc ? mdb_strerror(rc) : "ok"));
+    LAR_LOG(e->log, rc ? LAR_LOG_WARN : LAR_LOG_INFO, rc ? "store_map_stays" : "store_map_grown",
+            LAR_F_INT("bytes", e->map_bytes), LAR_F_CSTR("detail", rc ? mdb_strerror(rc) : "ok"));
     return rc ? LAR_FULL : LAR_OK;
 }
 

@@ -19,7 +19,8 @@ void lar_store_memory_put(void *store, const lar_hash *key, lar_slice value) {
         refuse(s, "the value is too large");
         return;
     }
-    lar_cache_put_result put = lar_cache_put(s->cache, key, value, atomic_load_explicit(&s->today, memory_order_relaxed));
+    lar_cache_put_result put =
+        lar_cache_put(s->cache, key, value, atomic_load_explicit(&s->today, memory_order_relaxed));
     if (put == LAR_CACHE_REFUSED) refuse(s, "too much waits for the disk");
     if (put != LAR_CACHE_KEPT || lar_queue_key(&s->queue, key) == LAR_OK) return;
     refuse(s, "the queue is full");

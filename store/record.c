@@ -46,7 +46,8 @@ static void put_tokens(sink *s, const lar_tokens *t) {
 }
 
 lar_error lar_journal_encode(const lar_journal_record *r, lar_buf *out) {
-    if (r->ending >= LAR_END_COUNT || r->spelling >= LAR_SPELLING_COUNT || r->error >= LAR_ERROR_COUNT) return LAR_INVALID;
+    if (r->ending >= LAR_END_COUNT || r->spelling >= LAR_SPELLING_COUNT || r->error >= LAR_ERROR_COUNT)
+        return LAR_INVALID;
     uint8_t bytes[LAR_JREC_BYTES_MAX];
     sink s = {bytes};
     put(&s, LAR_RECORD_VERSION, 2);
@@ -146,7 +147,8 @@ static void take_v2(lar_bytes_reader *in, lar_journal_record *r) {
 }
 
 /* One row a version: a new version is a new row, and the rows before it stay as they are. */
-static void (*const versions[LAR_RECORD_VERSION + 1])(lar_bytes_reader *, lar_journal_record *) = {NULL, take_v1, take_v2};
+static void (*const versions[LAR_RECORD_VERSION + 1])(lar_bytes_reader *, lar_journal_record *) = {NULL, take_v1,
+                                                                                                   take_v2};
 
 lar_error lar_journal_decode(lar_slice bytes, lar_journal_record *out) {
     const uint8_t *p = (const uint8_t *)bytes.ptr;

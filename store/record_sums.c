@@ -46,7 +46,8 @@ lar_error lar_memory_decode(const lar_hash *key, lar_slice bytes, uint32_t *day,
 /* -- roll-ups: key start 8, tenant 8, model (length, bytes), route (length, bytes) -- */
 
 int64_t lar_rollup_start(lar_rollup_step step, int64_t time_ms) {
-    static const int64_t widths[] = {[LAR_ROLLUP_MINUTE] = 60000, [LAR_ROLLUP_HOUR] = 3600000, [LAR_ROLLUP_DAY] = 86400000};
+    static const int64_t widths[] = {
+        [LAR_ROLLUP_MINUTE] = 60000, [LAR_ROLLUP_HOUR] = 3600000, [LAR_ROLLUP_DAY] = 86400000};
     if (time_ms < 0) time_ms = 0;
     return time_ms - time_ms % widths[step];
 }
@@ -78,9 +79,9 @@ enum { SUMS = 15 };
 
 /* The order of the sums on disk. */
 static void sums_of(lar_rollup *r, uint64_t *out[SUMS]) {
-    uint64_t *order[SUMS] = {&r->requests, &r->completed, &r->usage_known, &r->prompt, &r->hit, &r->miss, &r->write, &r->output,
-                             &r->ttft_us_sum, &r->total_us_sum, &r->ttft_known, &r->request_bytes, &r->sent_bytes,
-                             &r->response_bytes, &r->edited};
+    uint64_t *order[SUMS] = {&r->requests,   &r->completed,     &r->usage_known, &r->prompt,         &r->hit,
+                             &r->miss,       &r->write,         &r->output,      &r->ttft_us_sum,    &r->total_us_sum,
+                             &r->ttft_known, &r->request_bytes, &r->sent_bytes,  &r->response_bytes, &r->edited};
     memcpy(out, order, sizeof order);
 }
 

@@ -39,7 +39,8 @@ static int remove_empty_blocks(lar_store *s, MDB_txn *txn) {
     mdb_cursor_close(journal);
     rc = mdb_cursor_open(txn, s->env.dbi[LAR_DB_BLOCKS], &blocks);
     if (rc) return rc;
-    while (!(rc = mdb_cursor_get(blocks, &k, &v, MDB_FIRST)) && k.mv_size == 8 && lar_bytes_get_be64(k.mv_data) < first) {
+    while (!(rc = mdb_cursor_get(blocks, &k, &v, MDB_FIRST)) && k.mv_size == 8 &&
+           lar_bytes_get_be64(k.mv_data) < first) {
         rc = mdb_cursor_del(blocks, 0);
         if (rc) break;
     }
@@ -162,7 +163,8 @@ static int age_journal(lar_store *s, MDB_txn *txn, int64_t cutoff, uint32_t *rem
     uint64_t blocks[STEP_BLOCKS];
     uint32_t n = old_blocks(s, txn, cutoff, blocks);
     int rc = MDB_SUCCESS;
-    for (uint32_t i = 0; !rc && i < n && *removed < STEP_RECORDS; i++) rc = remove_old_in_block(s, txn, blocks[i], cutoff, removed);
+    for (uint32_t i = 0; !rc && i < n && *removed < STEP_RECORDS; i++)
+        rc = remove_old_in_block(s, txn, blocks[i], cutoff, removed);
     return rc || !*removed ? rc : lar_apply_keep_seq(s, txn);
 }
 
@@ -186,10 +188,12 @@ static int64_t before(int64_t now_ms, uint64_t age_ms) {
 }
 
 static int age_table(lar_store *s, MDB_txn *txn, lar_db db, int64_t now_ms, uint32_t *removed) {
-    uint64_t keep = s->o.retention_ms, minutes = (uint64_t)MINUTE_DAYS * DAY_MS, days = (uint64_t)DAY_ROLLUP_DAYS * DAY_MS;
+    uint64_t keep = s->o.retention_ms, minutes = (uint64_t)MINUTE_DAYS * DAY_MS,
+             days = (uint64_t)DAY_ROLLUP_DAYS * DAY_MS;
     switch (db) {
     case LAR_DB_JOURNAL: return age_journal(s, txn, before(now_ms, keep), removed);
-    case LAR_DB_MINUTE: return age_rollups(s, txn, db, before(now_ms, (keep < minutes ? keep : minutes) + 60000), removed);
+    case LAR_DB_MINUTE:
+        return age_rollups(s, txn, db, before(now_ms, (keep < minutes ? keep : minutes) + 60000), removed);
     case LAR_DB_HOUR: return age_rollups(s, txn, db, before(now_ms, keep) - 3600000, removed);
     case LAR_DB_DAY: return age_rollups(s, txn, db, before(now_ms, keep > days ? keep : days) - DAY_MS, removed);
     default: {

@@ -25,8 +25,9 @@ static bool time_matches(const lar_journal_filter *f, int64_t time_ms) {
 }
 
 static bool record_matches(const lar_journal_filter *f, const lar_journal_record *r) {
-    return time_matches(f, r->time_ms) && (!f->tenant || f->tenant == r->tenant) && pattern_matches(f->model, r->model)
-        && pattern_matches(f->route, r->route) && pattern_matches(f->upstream, r->upstream);
+    return time_matches(f, r->time_ms) && (!f->tenant || f->tenant == r->tenant) &&
+           pattern_matches(f->model, r->model) && pattern_matches(f->route, r->route) &&
+           pattern_matches(f->upstream, r->upstream);
 }
 
 /* Entries copied out of a transaction. */
@@ -54,8 +55,12 @@ static bool chunk_add(chunk *c, const MDB_val *k, const MDB_val *v) {
     return true;
 }
 
-static lar_slice entry_key(const chunk *c, uint32_t i) { return lar_slice_of(c->bytes.ptr + c->entries[i].key_at, c->entries[i].key_len); }
-static lar_slice entry_value(const chunk *c, uint32_t i) { return lar_slice_of(c->bytes.ptr + c->entries[i].at, c->entries[i].len); }
+static lar_slice entry_key(const chunk *c, uint32_t i) {
+    return lar_slice_of(c->bytes.ptr + c->entries[i].key_at, c->entries[i].key_len);
+}
+static lar_slice entry_value(const chunk *c, uint32_t i) {
+    return lar_slice_of(c->bytes.ptr + c->entries[i].at, c->entries[i].len);
+}
 
 static lar_error chunk_new(chunk **out) {
     chunk *c = malloc(sizeof *c);
@@ -111,7 +116,8 @@ static int fill_journal(lar_store *s, MDB_txn *txn, const lar_journal_filter *f,
     return rc == MDB_NOTFOUND ? MDB_SUCCESS : rc;
 }
 
-lar_error lar_store_scan(lar_store *s, const lar_journal_filter *f, uint64_t after_seq, lar_journal_each each, void *ctx, uint64_t *damaged) {
+lar_error lar_store_scan(lar_store *s, const lar_journal_filter *f, uint64_t after_seq, lar_journal_each each,
+                         void *ctx, uint64_t *damaged) {
     chunk *c;
     lar_journal_record r;
     uint64_t bad = 0;
@@ -169,7 +175,8 @@ static int fill_rollups(lar_store *s, MDB_txn *txn, lar_db db, lar_slice from, c
 }
 
 static bool rollup_matches(const lar_journal_filter *f, const lar_rollup *r) {
-    return (!f->tenant || f->tenant == r->tenant) && pattern_matches(f->model, r->model) && pattern_matches(f->route, r->route);
+    return (!f->tenant || f->tenant == r->tenant) && pattern_matches(f->model, r->model) &&
+           pattern_matches(f->route, r->route);
 }
 
 /* False when the caller wants no more, or all that follows is too late. */
@@ -183,8 +190,10 @@ static bool give_rollups(const chunk *c, const lar_journal_filter *f, lar_rollup
     return true;
 }
 
-lar_error lar_store_rollups(lar_store *s, lar_rollup_step step, const lar_journal_filter *f, lar_rollup_each each, void *ctx) {
-    static const lar_db dbs[] = {[LAR_ROLLUP_MINUTE] = LAR_DB_MINUTE, [LAR_ROLLUP_HOUR] = LAR_DB_HOUR, [LAR_ROLLUP_DAY] = LAR_DB_DAY};
+lar_error lar_store_rollups(lar_store *s, lar_rollup_step step, const lar_journal_filter *f, lar_rollup_each each,
+                            void *ctx) {
+    static const lar_db dbs[] = {
+        [LAR_ROLLUP_MINUTE] = LAR_DB_MINUTE, [LAR_ROLLUP_HOUR] = LAR_DB_HOUR, [LAR_ROLLUP_DAY] = LAR_DB_DAY};
     uint8_t from[LAR_ROLLUP_KEY_MAX + 1];
     size_t from_len = 8;
     chunk *c;

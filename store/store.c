@@ -34,8 +34,10 @@ static lar_store_options with_defaults(const lar_store_options *o) {
 
 void lar_store_gripe(lar_store *s, lar_gripe g, uint64_t n, const char *detail) {
     static const char *const events[LAR_GRIPE_COUNT] = {
-        [LAR_GRIPE_JOURNAL_FULL] = "store_journal_dropped", [LAR_GRIPE_MEMORY_FULL] = "store_memory_dropped",
-        [LAR_GRIPE_WRITE] = "store_write_failed", [LAR_GRIPE_DAMAGE] = "store_record_damaged",
+        [LAR_GRIPE_JOURNAL_FULL] = "store_journal_dropped",
+        [LAR_GRIPE_MEMORY_FULL] = "store_memory_dropped",
+        [LAR_GRIPE_WRITE] = "store_write_failed",
+        [LAR_GRIPE_DAMAGE] = "store_record_damaged",
     };
     (void)atomic_fetch_add(&s->gripes[g], n);
     uint64_t now = lar_clock_mono_ns(), last = atomic_load(&s->gripe_ns[g]);

@@ -24,7 +24,7 @@ typedef struct lar_store_options {
     uint64_t retention_ms;      /* journal records older than this are removed; 0 = 90 days */
     uint64_t memory_retention_ms; /* recall records not used for this long are removed; 0 = 7 days */
     uint32_t commit_ms;         /* 0 = 10: a queued record is in a transaction after this at the latest */
-    uint32_t sync_ms;           /* 0 = 1000: fsync interval; process death loses nothing committed, power may lose this much */
+    uint32_t sync_ms;           /* 0 = 1000: fsync interval; a process death loses nothing committed (durability.md) */
     uint32_t queue_records_max; /* 0 = 65536; records over it are dropped and counted */
     uint32_t memory_bytes_max;  /* 0 = 64 MiB: recall records held in memory beside the map */
     lar_log *log;               /* borrowed, may be NULL */

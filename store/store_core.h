@@ -23,12 +23,12 @@ typedef struct lar_queue_half {
 
 typedef struct lar_queue {
     pthread_mutex_t lock;
-    pthread_cond_t wake; /* the writer waits here */
-    pthread_cond_t done; /* lar_store_flush waits here */
+    pthread_cond_t wake;      /* the writer waits here */
+    pthread_cond_t done;      /* lar_store_flush waits here */
     pthread_cond_t sync_wake; /* the syncer waits here */
     lar_queue_half halves[2];
     lar_queue_half *fill;
-    uint64_t first_ns;  /* when the half that fills got its first item */
+    uint64_t first_ns; /* when the half that fills got its first item */
     uint64_t flushes_wanted, flushes_done;
     bool stop, stop_sync;
     uint64_t taken_flush; /* writer: the flushes that the half it took answers */
@@ -42,7 +42,13 @@ typedef struct lar_deltas {
     uint16_t slots[LAR_DELTA_SLOTS]; /* row + 1; 0 = free */
 } lar_deltas;
 
-typedef enum lar_gripe { LAR_GRIPE_JOURNAL_FULL, LAR_GRIPE_MEMORY_FULL, LAR_GRIPE_WRITE, LAR_GRIPE_DAMAGE, LAR_GRIPE_COUNT } lar_gripe;
+typedef enum lar_gripe {
+    LAR_GRIPE_JOURNAL_FULL,
+    LAR_GRIPE_MEMORY_FULL,
+    LAR_GRIPE_WRITE,
+    LAR_GRIPE_DAMAGE,
+    LAR_GRIPE_COUNT
+} lar_gripe;
 
 struct lar_store {
     lar_env env;
@@ -50,9 +56,9 @@ struct lar_store {
     lar_queue queue;
     lar_cache *cache;
     pthread_t writer, syncer;
-    atomic_uint today;       /* days since 1970 */
-    atomic_bool unsynced;    /* something was committed since the last sync */
-    pthread_mutex_t sync_lock; /* a sync and a reopening exclude each other */
+    atomic_uint today;                              /* days since 1970 */
+    atomic_bool unsynced;                           /* something was committed since the last sync */
+    pthread_mutex_t sync_lock;                      /* a sync and a reopening exclude each other */
     atomic_uint_fast64_t gripe_ns[LAR_GRIPE_COUNT]; /* when each was logged last */
     atomic_uint_fast64_t gripes[LAR_GRIPE_COUNT];   /* since then */
     atomic_uint_fast64_t memory_damaged;
@@ -60,7 +66,7 @@ struct lar_store {
 
     /* writer thread only */
     uint64_t next_seq;
-    uint64_t block;      /* the block of the last record written */
+    uint64_t block; /* the block of the last record written */
     lar_block block_span;
     bool block_open;
     lar_deltas *deltas;
@@ -95,7 +101,10 @@ LAR_MUST_USE int lar_apply_resume(lar_store *s);
 LAR_MUST_USE int lar_apply_keep_seq(lar_store *s, MDB_txn *txn);
 
 /* -- room.c; writer thread ------------------------------------------------------------------------------ */
-typedef enum lar_room_mode { LAR_ROOM_IF_NEEDED, LAR_ROOM_FORCED /* LMDB has said that the map is full */ } lar_room_mode;
+typedef enum lar_room_mode {
+    LAR_ROOM_IF_NEEDED,
+    LAR_ROOM_FORCED /* LMDB has said that the map is full */
+} lar_room_mode;
 /* Makes sure that `pages` can be written: grows the map, then lets the oldest go. False if neither helps. */
 bool lar_room_make(lar_store *s, uint64_t pages, lar_room_mode mode);
 /* How many pages one transaction may write, so that it fits into what lar_room_make keeps free. */

@@ -59,8 +59,7 @@ void *lar_syncer_main(void *store) {
     while (!q->stop_sync) {
         uint64_t due = lar_clock_mono_ns() + (uint64_t)s->o.sync_ms * 1000000u;
         struct timespec t = {.tv_sec = (time_t)(due / 1000000000u), .tv_nsec = (long)(due % 1000000000u)};
-        while (!q->stop_sync && pthread_cond_timedwait(&q->sync_wake, &q->lock, &t) != ETIMEDOUT) {
-        }
+        while (!q->stop_sync && pthread_cond_timedwait(&q->sync_wake, &q->lock, &t) != ETIMEDOUT) {}
         (void)pthread_mutex_unlock(&q->lock);
         sync_now(s);
         (void)pthread_mutex_lock(&q->lock);

@@ -24,7 +24,8 @@ typedef struct exporting {
 } exporting;
 
 static bool write_line(exporting *x, const char *end) {
-    if (lar_buf_add(&x->line, end, strlen(end)) || fwrite(x->line.ptr, 1, x->line.len, stdout) != x->line.len) x->failed = true;
+    if (lar_buf_add(&x->line, end, strlen(end)) || fwrite(x->line.ptr, 1, x->line.len, stdout) != x->line.len)
+        x->failed = true;
     x->line.len = 0;
     return !x->failed;
 }

@@ -12,8 +12,19 @@
 #include "policies/canon.h"
 
 typedef enum field_kind {
-    FIELD_SEQ, FIELD_TIME, FIELD_I64, FIELD_U64, FIELD_U32, FIELD_STATUS, FIELD_HEX, FIELD_NAME,
-    FIELD_ENDING, FIELD_SPELLING, FIELD_ERROR, FIELD_FLAG, FIELD_RULES
+    FIELD_SEQ,
+    FIELD_TIME,
+    FIELD_I64,
+    FIELD_U64,
+    FIELD_U32,
+    FIELD_STATUS,
+    FIELD_HEX,
+    FIELD_NAME,
+    FIELD_ENDING,
+    FIELD_SPELLING,
+    FIELD_ERROR,
+    FIELD_FLAG,
+    FIELD_RULES
 } field_kind;
 
 typedef struct field {
@@ -22,7 +33,7 @@ typedef struct field {
     uint32_t where; /* offset in the record; FIELD_FLAG: the bit */
 } field;
 
-#define AT(member) (uint32_t)offsetof(lar_journal_record, member)
+#define AT(member) (uint32_t) offsetof(lar_journal_record, member)
 
 static const field fields[] = {
     {"seq", FIELD_SEQ, 0},
@@ -87,33 +98,29 @@ static lar_error text_of(const field *f, uint64_t seq, const lar_journal_record 
     uint64_t u64;
     switch (f->kind) {
     case FIELD_SEQ: return lar_buf_printf(out, "%" PRIu64, seq);
-    case FIELD_TIME:
-        lar_present_time(r->time_ms, time);
-        return lar_buf_printf(out, "%s", time);
+    case FIELD_TIME: lar_present_time(r->time_ms, time); return lar_buf_printf(out, "%s", time);
     case FIELD_I64:
         memcpy(&i64, p, sizeof i64);
         return i64 == LAR_TOKENS_UNKNOWN ? LAR_OK : lar_buf_printf(out, "%" PRId64, i64);
-    case FIELD_U64:
-        memcpy(&u64, p, sizeof u64);
-        return lar_buf_printf(out, "%" PRIu64, u64);
-    case FIELD_HEX:
-        memcpy(&u64, p, sizeof u64);
-        return u64 ? lar_buf_printf(out, "%016" PRIx64, u64) : LAR_OK;
+    case FIELD_U64: memcpy(&u64, p, sizeof u64); return lar_buf_printf(out, "%" PRIu64, u64);
+    case FIELD_HEX: memcpy(&u64, p, sizeof u64); return u64 ? lar_buf_printf(out, "%016" PRIx64, u64) : LAR_OK;
     case FIELD_U32: return lar_buf_printf(out, "%" PRIu32, *(const uint32_t *)(const void *)p);
     case FIELD_STATUS: return r->status ? lar_buf_printf(out, "%u", r->status) : LAR_OK;
     case FIELD_NAME: return lar_buf_add(out, p, strnlen(p, LAR_JREC_NAME_BYTES));
     case FIELD_ENDING: return lar_buf_printf(out, "%s", lar_ending_name((lar_ending)r->ending));
-    case FIELD_SPELLING: return r->spelling ? lar_buf_printf(out, "%s", lar_spelling_name((lar_spelling)r->spelling)) : LAR_OK;
+    case FIELD_SPELLING:
+        return r->spelling ? lar_buf_printf(out, "%s", lar_spelling_name((lar_spelling)r->spelling)) : LAR_OK;
     case FIELD_ERROR: return r->error ? lar_buf_printf(out, "%s", lar_error_name((lar_error)r->error)) : LAR_OK;
     case FIELD_FLAG: return lar_buf_printf(out, "%s", r->flags & f->where ? "true" : "false");
-    case FIELD_RULES:
-        memcpy(&u64, p, sizeof u64);
-        return lar_fields_rules(out, u64, " ");
+    case FIELD_RULES: memcpy(&u64, p, sizeof u64); return lar_fields_rules(out, u64, " ");
     }
     return LAR_OK;
 }
 
-static bool is_text(field_kind k) { return k == FIELD_TIME || k == FIELD_HEX || k == FIELD_NAME || k == FIELD_ENDING || k == FIELD_SPELLING || k == FIELD_ERROR; }
+static bool is_text(field_kind k) {
+    return k == FIELD_TIME || k == FIELD_HEX || k == FIELD_NAME || k == FIELD_ENDING || k == FIELD_SPELLING ||
+           k == FIELD_ERROR;
+}
 
 /* ["LR001","LR003"] */
 static lar_error json_rules(lar_buf *out, const field *f, const lar_journal_record *r) {
@@ -136,7 +143,9 @@ lar_error lar_fields_json(lar_buf *out, uint64_t seq, const lar_journal_record *
         if (e) break;
         if (f->kind == FIELD_RULES) e = json_rules(out, f, r);
         else if (!text.len && f->kind != FIELD_NAME) e = lar_buf_add(out, "null", 4);
-        else e = is_text(f->kind) ? lar_present_json(out, lar_buf_slice(&text)) : lar_buf_add_slice(out, lar_buf_slice(&text));
+        else
+            e = is_text(f->kind) ? lar_present_json(out, lar_buf_slice(&text))
+                                 : lar_buf_add_slice(out, lar_buf_slice(&text));
     }
     lar_buf_release(&text);
     return e ? e : lar_buf_add(out, "}", 1);
@@ -149,7 +158,8 @@ static lar_error csv_cell(lar_buf *out, lar_slice text) {
     for (size_t i = 0; i < text.len && !quote; i++) quote = text.ptr[i] && strchr(",\"\r\n", text.ptr[i]);
     if (!quote) return lar_buf_add_slice(out, text);
     lar_error e = lar_buf_add(out, "\"", 1);
-    for (size_t i = 0; !e && i < text.len; i++) e = text.ptr[i] == '"' ? lar_buf_add(out, "\"\"", 2) : lar_buf_add(out, text.ptr + i, 1);
+    for (size_t i = 0; !e && i < text.len; i++)
+        e = text.ptr[i] == '"' ? lar_buf_add(out, "\"\"", 2) : lar_buf_add(out, text.ptr + i, 1);
     return e ? e : lar_buf_add(out, "\"", 1);
 }
 

@@ -27,15 +27,17 @@ static size_t decode(lar_slice s, uint32_t *code) {
         if ((p[i] & 0xc0) != 0x80) return 0;
         c = c << 6 | (p[i] & 0x3f);
     }
-    if ((len == 3 && (c < 0x800 || (c >= 0xd800 && c <= 0xdfff))) || (len == 4 && (c < 0x10000 || c > 0x10ffff))) return 0;
+    if ((len == 3 && (c < 0x800 || (c >= 0xd800 && c <= 0xdfff))) || (len == 4 && (c < 0x10000 || c > 0x10ffff)))
+        return 0;
     *code = c;
     return len;
 }
 
 /* Moves the cursor, turns the direction of writing, or cannot be seen. */
 static bool is_unsafe(uint32_t c) {
-    return c < 0x20 || (c >= 0x7f && c <= 0x9f) || c == 0xad || (c >= 0x200b && c <= 0x200f) || (c >= 0x2028 && c <= 0x202e)
-        || (c >= 0x2060 && c <= 0x206f) || c == 0xfeff || (c >= 0xfff9 && c <= 0xfffb) || (c >= 0xe0000 && c <= 0xe0fff);
+    return c < 0x20 || (c >= 0x7f && c <= 0x9f) || c == 0xad || (c >= 0x200b && c <= 0x200f) ||
+           (c >= 0x2028 && c <= 0x202e) || (c >= 0x2060 && c <= 0x206f) || c == 0xfeff ||
+           (c >= 0xfff9 && c <= 0xfffb) || (c >= 0xe0000 && c <= 0xe0fff);
 }
 
 void lar_present_name(lar_slice name, char out[LAR_SHOWN_BYTES]) {
@@ -58,7 +60,8 @@ void lar_present_name(lar_slice name, char out[LAR_SHOWN_BYTES]) {
 
 static lar_error json_escape(lar_buf *out, uint32_t c) {
     if (c == '"' || c == '\\') return lar_buf_printf(out, "\\%c", (int)c);
-    if (c > 0xffff) return lar_buf_printf(out, "\\u%04x\\u%04x", 0xd800 + ((c - 0x10000) >> 10), 0xdc00 + ((c - 0x10000) & 0x3ff));
+    if (c > 0xffff)
+        return lar_buf_printf(out, "\\u%04x\\u%04x", 0xd800 + ((c - 0x10000) >> 10), 0xdc00 + ((c - 0x10000) & 0x3ff));
     return lar_buf_printf(out, "\\u%04" PRIx32, c);
 }
 
@@ -79,7 +82,8 @@ void lar_present_time(int64_t ms, char out[LAR_TIME_BYTES]) {
     int64_t rest = ms % 1000 < 0 ? ms % 1000 + 1000 : ms % 1000;
     time_t seconds = (time_t)(ms / 1000 - (ms % 1000 < 0));
     char day[24];
-    if (seconds < -62135596800 || seconds > 253402300799 || !gmtime_r(&seconds, &t) || !strftime(day, sizeof day, "%Y-%m-%dT%H:%M:%S", &t)) {
+    if (seconds < -62135596800 || seconds > 253402300799 || !gmtime_r(&seconds, &t) ||
+        !strftime(day, sizeof day, "%Y-%m-%dT%H:%M:%S", &t)) {
         (void)snprintf(out, LAR_TIME_BYTES, "%" PRId64 "ms", ms);
         return;
     }
@@ -89,9 +93,10 @@ void lar_present_time(int64_t ms, char out[LAR_TIME_BYTES]) {
 /* Wide in East Asian fonts, by the main blocks of Unicode's table; combining marks take no column. */
 static uint32_t columns_of(uint32_t c) {
     if ((c >= 0x300 && c <= 0x36f) || (c >= 0xfe00 && c <= 0xfe0f) || (c >= 0x20d0 && c <= 0x20ff)) return 0;
-    if ((c >= 0x1100 && c <= 0x115f) || (c >= 0x2e80 && c <= 0xa4cf && c != 0x303f) || (c >= 0xac00 && c <= 0xd7a3) || (c >= 0xf900 && c <= 0xfaff)
-        || (c >= 0xfe30 && c <= 0xfe6f) || (c >= 0xff00 && c <= 0xff60) || (c >= 0xffe0 && c <= 0xffe6) || (c >= 0x1f300 && c <= 0x1faff)
-        || (c >= 0x20000 && c <= 0x3fffd)) return 2;
+    if ((c >= 0x1100 && c <= 0x115f) || (c >= 0x2e80 && c <= 0xa4cf && c != 0x303f) || (c >= 0xac00 && c <= 0xd7a3) ||
+        (c >= 0xf900 && c <= 0xfaff) || (c >= 0xfe30 && c <= 0xfe6f) || (c >= 0xff00 && c <= 0xff60) ||
+        (c >= 0xffe0 && c <= 0xffe6) || (c >= 0x1f300 && c <= 0x1faff) || (c >= 0x20000 && c <= 0x3fffd))
+        return 2;
     return 1;
 }
 

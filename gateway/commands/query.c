@@ -40,7 +40,10 @@ static bool skip(const char **p, char c) {
 }
 
 static bool ago(const char *p, int64_t now_ms, int64_t *out) {
-    static const struct { char unit; int64_t ms; } units[] = {{'s', 1000}, {'m', 60000}, {'h', 3600000}, {'d', 86400000}, {'w', 604800000}};
+    static const struct {
+        char unit;
+        int64_t ms;
+    } units[] = {{'s', 1000}, {'m', 60000}, {'h', 3600000}, {'d', 86400000}, {'w', 604800000}};
     int64_t total = 0;
     if (!*p) return false;
     while (*p) {
@@ -91,7 +94,8 @@ static bool moment(const char *p, int64_t *out) {
     struct tm t = {0};
     int year, month, day, ms = 0;
     int64_t offset;
-    if (!digits(&p, 4, &year) || !skip(&p, '-') || !digits(&p, 2, &month) || !skip(&p, '-') || !digits(&p, 2, &day)) return false;
+    if (!digits(&p, 4, &year) || !skip(&p, '-') || !digits(&p, 2, &month) || !skip(&p, '-') || !digits(&p, 2, &day))
+        return false;
     if (year < 1970 || month < 1 || month > 12 || day < 1) return false;
     t.tm_year = year - 1900;
     t.tm_mon = month - 1;
@@ -128,7 +132,8 @@ static int refuse(const parse *p, const char *want) {
 }
 
 static int take_time(parse *p, int64_t *out) {
-    if (!lar_query_time(p->value, p->q->now_ms, out)) return refuse(p, "not a time; say 1h, 2d, 2026-11-29 or 2026-11-29T10:00:00Z");
+    if (!lar_query_time(p->value, p->q->now_ms, out))
+        return refuse(p, "not a time; say 1h, 2d, 2026-11-29 or 2026-11-29T10:00:00Z");
     return -1;
 }
 
@@ -143,7 +148,8 @@ static int take_tenant(parse *p) {
     const char *text = p->value;
     if (text[0] == '0' && (text[1] == 'x' || text[1] == 'X')) text += 2;
     size_t len = strlen(text);
-    if (!len || len > 16 || strspn(text, "0123456789abcdefABCDEF") != len) return refuse(p, "not a fingerprint; up to 16 hexadecimal digits");
+    if (!len || len > 16 || strspn(text, "0123456789abcdefABCDEF") != len)
+        return refuse(p, "not a fingerprint; up to 16 hexadecimal digits");
     p->q->filter.tenant = strtoull(text, NULL, 16);
     return p->q->filter.tenant ? -1 : refuse(p, "0 stands for no credential and cannot be chosen");
 }
@@ -182,16 +188,19 @@ static int take_value(parse *p, unsigned takes) {
 }
 
 static bool has_value(const char *name, unsigned takes) {
-    static const char *const names[] = {"--store", "--since", "--until", "--model", "--route", "--upstream", "--tenant"};
+    static const char *const names[] = {"--store", "--since",    "--until", "--model",
+                                        "--route", "--upstream", "--tenant"};
     for (unsigned i = 0; i < sizeof names / sizeof *names; i++) {
         if (!strcmp(name, names[i])) return true;
     }
-    return (takes & LAR_QUERY_FORMAT && !strcmp(name, "--format")) || (takes & LAR_QUERY_FOLLOW && (!strcmp(name, "-n") || !strcmp(name, "--lines")));
+    return (takes & LAR_QUERY_FORMAT && !strcmp(name, "--format")) ||
+           (takes & LAR_QUERY_FOLLOW && (!strcmp(name, "-n") || !strcmp(name, "--lines")));
 }
 
 static bool take_flag(lar_query *q, const char *name, unsigned takes) {
-    bool *flag = takes & LAR_QUERY_JSON && !strcmp(name, "--json") ? &q->json
-               : takes & LAR_QUERY_FOLLOW && (!strcmp(name, "-f") || !strcmp(name, "--follow")) ? &q->follow : NULL;
+    bool *flag = takes & LAR_QUERY_JSON && !strcmp(name, "--json")                                ? &q->json
+                 : takes & LAR_QUERY_FOLLOW && (!strcmp(name, "-f") || !strcmp(name, "--follow")) ? &q->follow
+                                                                                                  : NULL;
     if (flag) *flag = true;
     return flag != NULL;
 }
@@ -199,7 +208,8 @@ static bool take_flag(lar_query *q, const char *name, unsigned takes) {
 static int finish(lar_query *q, const char *usage) {
     if (!q->store || !q->store[0]) q->store = getenv("LARDER_STORE_DIR");
     if (!q->store || !q->store[0]) {
-        (void)fprintf(stderr, "larder: which store? Give --store DIR or set LARDER_STORE_DIR\n%s%s", usage, common_usage);
+        (void)fprintf(stderr, "larder: which store? Give --store DIR or set LARDER_STORE_DIR\n%s%s", usage,
+                      common_usage);
         return 2;
     }
     if (q->filter.until_ms && q->filter.since_ms >= q->filter.until_ms) {

@@ -31,8 +31,8 @@ int lar_query_parse(lar_query *q, const char *usage, unsigned takes, int argc, c
 /* 0 and the store, or exit code 1 after a message. */
 int lar_query_open(const lar_query *q, lar_store **out);
 
-/* "90s", "30m", "1h", "2d", "1w", "1h30m" back from now; "now"; "2026-11-29", "2026-11-29T10:00", with seconds, a fraction,
- * "Z" or "+08:00" (without: UTC). False if it is none of these. */
+/* "90s", "30m", "1h", "2d", "1w", "1h30m" back from now; "now"; "2026-11-29", "2026-11-29T10:00", with seconds, a
+ * fraction, "Z" or "+08:00" (without: UTC). False if it is none of these. */
 bool lar_query_time(const char *text, int64_t now_ms, int64_t *out);
 
 #endif

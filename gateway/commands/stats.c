@@ -19,10 +19,9 @@
 
 enum { TURNS = 6, ROWS_SHOWN = 50, JSON_NAME_BYTES = 4096 };
 
-static const char usage[] =
-    "usage: larder stats --store DIR [options]\n"
-    "Sums of the journal: hit rates, tokens, first-byte times, money.\n"
-    "  --json             for programs\n";
+static const char usage[] = "usage: larder stats --store DIR [options]\n"
+                            "Sums of the journal: hit rates, tokens, first-byte times, money.\n"
+                            "  --json             for programs\n";
 
 static const char *const turn_names[TURNS] = {"0", "1", "2", "3-5", "6-10", "11+"};
 
@@ -74,7 +73,8 @@ static void add_money(lar_table *t, const lar_tally *n, double usd) {
 }
 
 static lar_table *table_new(const char *first) {
-    static const char *const heads[] = {"requests", "known", "hit rate", "prompt", "hit", "miss", "output", "p50 s", "p95 s", "cost $", "saved $"};
+    static const char *const heads[] = {"requests", "known", "hit rate", "prompt", "hit",    "miss",
+                                        "output",   "p50 s", "p95 s",    "cost $", "saved $"};
     lar_table *t = lar_table_new(1 + sizeof heads / sizeof *heads);
     lar_table_cell(t, "%s", first);
     for (unsigned i = 0; i < sizeof heads / sizeof *heads; i++) lar_table_cell(t, "%s", heads[i]);
@@ -125,14 +125,20 @@ static void print_totals(stats *s) {
     (void)printf("requests  %" PRIu64 ", edited %" PRIu64 "\n", n->requests, n->edited);
     if (rate < 0) (void)printf("hit rate  unknown");
     else (void)printf("hit rate  %.1f%%", 100 * rate);
-    (void)printf(" of %" PRIu64 " requests with known hits; unknown for %" PRIu64 "\n", n->known, n->requests - n->known);
-    (void)printf("tokens    prompt %" PRIu64 ", hit %" PRIu64 ", miss %" PRIu64 " (written %" PRIu64 "), output %" PRIu64 "\n", n->prompt, n->hit, n->miss, n->write, n->output);
+    (void)printf(" of %" PRIu64 " requests with known hits; unknown for %" PRIu64 "\n", n->known,
+                 n->requests - n->known);
+    (void)printf("tokens    prompt %" PRIu64 ", hit %" PRIu64 ", miss %" PRIu64 " (written %" PRIu64
+                 "), output %" PRIu64 "\n",
+                 n->prompt, n->hit, n->miss, n->write, n->output);
     int64_t p50 = lar_samples_at(&n->ttft, 0.50), p95 = lar_samples_at(&n->ttft, 0.95);
     if (p50 >= 0) (void)printf("first byte  p50 %.3f s, p95 %.3f s\n", (double)p50 / 1e6, (double)p95 / 1e6);
     if (n->priced) (void)printf("money     cost $%.6f, saved by hits $%.6f", n->cost, n->saved);
     else (void)printf("money     unknown");
     (void)printf("; without a price or known tokens: %" PRIu64 " requests\n", n->requests - n->priced);
-    if (n->partial || n->odd) (void)printf("notes     %" PRIu64 " answers were cut, their usage is partial; %" PRIu64 " had contradicting numbers (clamped)\n", n->partial, n->odd);
+    if (n->partial || n->odd)
+        (void)printf("notes     %" PRIu64 " answers were cut, their usage is partial; %" PRIu64
+                     " had contradicting numbers (clamped)\n",
+                     n->partial, n->odd);
     if (s->damaged) (void)printf("damaged   %" PRIu64 " records could not be read and were left out\n", s->damaged);
 }
 
@@ -177,7 +183,8 @@ static void print_prices(stats *s) {
     for (uint32_t i = 0; i < rows_count; i++) {
         const lar_price *p = &rows[i];
         if (!used[i]) continue;
-        (void)printf("price  %s: $%g in, $%g hit, $%g write, $%g out per million tokens", p->model, p->input, p->hit, p->write, p->output);
+        (void)printf("price  %s: $%g in, $%g hit, $%g write, $%g out per million tokens", p->model, p->input, p->hit,
+                     p->write, p->output);
         (void)printf("; %s, %s\n", p->source, p->date);
     }
     free(used);
@@ -330,7 +337,8 @@ int lar_command_stats(int argc, char **argv) {
     stats *s = calloc(1, sizeof *s);
     if (s) s->models = lar_groups_new();
     if (s) s->upstreams = lar_groups_new();
-    lar_error e = s && s->models && s->upstreams ? lar_store_scan(store, &q.filter, 0, add_record, s, &s->damaged) : LAR_NO_MEMORY;
+    lar_error e = s && s->models && s->upstreams ? lar_store_scan(store, &q.filter, 0, add_record, s, &s->damaged)
+                                                 : LAR_NO_MEMORY;
     lar_store_close(store);
     if (e) {
         (void)fprintf(stderr, "larder: %s\n", lar_error_text(e));

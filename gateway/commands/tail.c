@@ -19,12 +19,11 @@
 
 enum { POLL_MS = 200, LINES_MAX = 1000000, LINE_BYTES_MAX = 32768 };
 
-static const char usage[] =
-    "usage: larder tail --store DIR [options]\n"
-    "Prints the last journal records, oldest first.\n"
-    "  -n, --lines N      how many (10)\n"
-    "  -f, --follow       go on with those that come\n"
-    "  --json             one JSON object a line, as larder export has it\n";
+static const char usage[] = "usage: larder tail --store DIR [options]\n"
+                            "Prints the last journal records, oldest first.\n"
+                            "  -n, --lines N      how many (10)\n"
+                            "  -f, --follow       go on with those that come\n"
+                            "  --json             one JSON object a line, as larder export has it\n";
 
 typedef struct tail {
     const lar_query *q;

@@ -22,10 +22,10 @@ int64_t lar_samples_at(lar_samples *s, double part);
 
 typedef struct lar_tally {
     char name[2 * LAR_JREC_NAME_BYTES + 8];
-    uint64_t requests, known; /* known: hit and miss tokens were reported */
+    uint64_t requests, known;                  /* known: hit and miss tokens were reported */
     uint64_t prompt, hit, miss, write, output; /* of those known */
     uint64_t partial, odd, edited;
-    uint64_t priced;  /* requests whose cost could be computed */
+    uint64_t priced; /* requests whose cost could be computed */
     double cost, saved;
     lar_samples ttft;
 } lar_tally;

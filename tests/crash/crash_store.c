@@ -3,10 +3,10 @@
  *     crash_store RUNS [DIR]
  *
  * A child journals at full speed and puts recall values, and notes in shared memory what it has queued and when. At a
- * random moment it is killed with SIGKILL. Then, by this process: the store opens; every record is whole and is the one
- * that its number says; none is missing before the last; everything that lar_store_flush had answered for, and everything
- * queued longer ago than the commit interval and a margin for a busy machine, is there; recall values are those that
- * were put. The next child goes on in the same store. Exit code 0 if all of it held. */
+ * random moment it is killed with SIGKILL. Then, by this process: the store opens; every record is whole and is the
+ * one that its number says; none is missing before the last; everything that lar_store_flush had answered for, and
+ * everything queued longer ago than the commit interval and a margin for a busy machine, is there; recall values are
+ * those that were put; the sums fit the journal. The next child goes on in the same store. Exit code 0 if all held. */
 #include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
@@ -27,8 +27,8 @@ enum { COMMIT_MS = 10, MARGIN_MS = 400, KEYS = 500, VALUE_BYTES = 3000, RING = 4
 
 /* What the child has done so far; it outlives the child. */
 typedef struct shared {
-    atomic_uint_fast64_t queued;   /* records, over all runs */
-    atomic_uint_fast64_t flushed;  /* records that a flush has answered for */
+    atomic_uint_fast64_t queued;        /* records, over all runs */
+    atomic_uint_fast64_t flushed;       /* records that a flush has answered for */
     atomic_uint_fast64_t time_ns[RING]; /* [n % RING]: when the n-th group of 16 records had been queued */
     atomic_uint_fast64_t put[KEYS], put_flushed[KEYS]; /* generation of each recall value: put, and on disk for sure */
 } shared;
@@ -52,8 +52,13 @@ static lar_store *open_store(const char *dir) {
 
 /* The n-th record: its number is in its fields, so that a mixed-up or torn one is seen. */
 static lar_journal_record record_of(uint64_t n) {
-    lar_journal_record r = {.time_ms = lar_clock_wall_ms(), .tenant = n, .status = (uint16_t)(n % 600), .prefix_hash = n * 0x9E3779B97F4A7C15u,
-                            .request_bytes = ~n, .turn = (uint32_t)n, .tokens = {(int64_t)n, (int64_t)n / 2, (int64_t)(n - n / 2), 0, 1, LAR_TOKENS_UNKNOWN}};
+    lar_journal_record r = {.time_ms = lar_clock_wall_ms(),
+                            .tenant = n,
+                            .status = (uint16_t)(n % 600),
+                            .prefix_hash = n * 0x9E3779B97F4A7C15u,
+                            .request_bytes = ~n,
+                            .turn = (uint32_t)n,
+                            .tokens = {(int64_t)n, (int64_t)n / 2, (int64_t)(n - n / 2), 0, 1, LAR_TOKENS_UNKNOWN}};
     (void)snprintf(r.model, sizeof r.model, "model-%" PRIu64, n % 7);
     (void)snprintf(r.upstream, sizeof r.upstream, "%0*" PRIu64, (int)(1 + n % 90), n);
     return r;
@@ -107,8 +112,10 @@ static bool check_one(void *ctx, uint64_t seq, const lar_journal_record *r) {
     (void)seq;
     lar_journal_record want = record_of(c->next);
     if (r->tenant != c->next) fail("a record is missing or in another's place", r->tenant, c->next);
-    if (r->request_bytes != want.request_bytes || r->prefix_hash != want.prefix_hash || strcmp(r->upstream, want.upstream) || strcmp(r->model, want.model)
-        || memcmp(&r->tokens, &want.tokens, sizeof want.tokens)) fail("a record is torn", r->tenant, c->next);
+    if (r->request_bytes != want.request_bytes || r->prefix_hash != want.prefix_hash ||
+        strcmp(r->upstream, want.upstream) || strcmp(r->model, want.model) ||
+        memcmp(&r->tokens, &want.tokens, sizeof want.tokens))
+        fail("a record is torn", r->tenant, c->next);
     c->next++;
     return true;
 }
@@ -140,7 +147,8 @@ static void check_memory(lar_store *s, shared *sh) {
         if (e && e != LAR_NOT_FOUND) fail("a recall value cannot be read", key, (uint64_t)e);
         if (!e) memcpy(&generation, b.ptr + 8, 8);
         if (generation < sure || generation > put) fail("a recall value is lost or was never put", generation, sure);
-        if (!e && (b.len != value_of(key, generation, want) || memcmp(b.ptr, want, b.len))) fail("a recall value is torn", key, generation);
+        if (!e && (b.len != value_of(key, generation, want) || memcmp(b.ptr, want, b.len)))
+            fail("a recall value is torn", key, generation);
         atomic_store(&sh->put[key], generation);
         atomic_store(&sh->put_flushed[key], generation);
     }
@@ -157,7 +165,8 @@ static uint64_t check_store(const char *dir, shared *sh, uint64_t killed_ns) {
     if (c.next < flushed) fail("a record is lost that a flush had answered for", c.next, flushed);
     if (c.next < must) fail("a record older than the commit interval is lost", c.next, must);
     if (c.next > atomic_load(&sh->queued) + 16) fail("a record was never queued", c.next, atomic_load(&sh->queued));
-    if (lar_store_rollups(s, LAR_ROLLUP_DAY, &all, sum_requests, &requests) != LAR_OK || requests != c.next) fail("the sums do not fit the journal", requests, c.next);
+    if (lar_store_rollups(s, LAR_ROLLUP_DAY, &all, sum_requests, &requests) != LAR_OK || requests != c.next)
+        fail("the sums do not fit the journal", requests, c.next);
     check_memory(s, sh);
     lar_store_close(s);
     uint64_t lost = atomic_load(&sh->queued) > c.next ? atomic_load(&sh->queued) - c.next : 0;
@@ -168,8 +177,7 @@ static uint64_t check_store(const char *dir, shared *sh, uint64_t killed_ns) {
 
 static void pause_ms(unsigned ms) {
     struct timespec t = {.tv_sec = ms / 1000, .tv_nsec = (long)(ms % 1000) * 1000000};
-    while (nanosleep(&t, &t) != 0 && errno == EINTR) {
-    }
+    while (nanosleep(&t, &t) != 0 && errno == EINTR) {}
 }
 
 int main(int argc, char **argv) {
@@ -196,11 +204,14 @@ int main(int argc, char **argv) {
         uint64_t killed_ns = lar_clock_mono_ns();
         (void)kill(child, SIGKILL);
         int status;
-        if (waitpid(child, &status, 0) != child || !WIFSIGNALED(status)) fail("the writer ended by itself", (uint64_t)run, 0);
+        if (waitpid(child, &status, 0) != child || !WIFSIGNALED(status))
+            fail("the writer ended by itself", (uint64_t)run, 0);
         uint64_t lost = check_store(dir, sh, killed_ns);
         lost_most = lost > lost_most ? lost : lost_most;
     }
-    (void)printf("%d kills, %" PRIu64 " records, none lost that had to be there; at most %" PRIu64 " younger than the interval\n", runs, atomic_load(&sh->queued), lost_most);
+    (void)printf("%d kills, %" PRIu64 " records, none lost that had to be there; at most %" PRIu64
+                 " younger than the interval\n",
+                 runs, atomic_load(&sh->queued), lost_most);
     if (argc <= 2) {
         const char *files[] = {"data.mdb", "lock.mdb", "writer.lock"};
         char path[64];

@@ -27,8 +27,15 @@ static lar_store *open_store(const char *dir, uint32_t queue) {
 }
 
 static lar_journal_record record_of(uint64_t n) {
-    lar_journal_record r = {.time_ms = lar_clock_wall_ms(), .tenant = n % 5, .status = 200, .spelling = LAR_SPELLING_DEEPSEEK, .ttft_us = 400000, .total_us = 2000000,
-                            .tokens = {20000, 19000, 1000, 0, 400, 100}, .raw = {20000, 19000, 1000, 0, 400, 100}, .turn = (uint32_t)(n % 30)};
+    lar_journal_record r = {.time_ms = lar_clock_wall_ms(),
+                            .tenant = n % 5,
+                            .status = 200,
+                            .spelling = LAR_SPELLING_DEEPSEEK,
+                            .ttft_us = 400000,
+                            .total_us = 2000000,
+                            .tokens = {20000, 19000, 1000, 0, 400, 100},
+                            .raw = {20000, 19000, 1000, 0, 400, 100},
+                            .turn = (uint32_t)(n % 30)};
     memcpy(r.model, "deepseek-v4-flash", 18);
     memcpy(r.route, "chat", 5);
     memcpy(r.upstream, "deepseek", 9);
@@ -52,7 +59,8 @@ static void steady(const char *dir, uint64_t per_second) {
     }
     lar_store_flush(s);
     (void)printf("journal at %" PRIu64 "/s,%.2f,CPU us a record\n", per_second, (cpu_us() - cpu) / (double)total);
-    (void)printf("journal at %" PRIu64 "/s,%.0f,ns a record for the caller\n", per_second, (double)callers_ns / (double)total);
+    (void)printf("journal at %" PRIu64 "/s,%.0f,ns a record for the caller\n", per_second,
+                 (double)callers_ns / (double)total);
     lar_store_close(s);
 }
 
@@ -85,7 +93,8 @@ static void get_all(lar_store *s, const char *what, uint64_t from, uint64_t keys
         b.len = 0;
         found += lar_store_memory_get(s, &k, &b) == LAR_OK;
     }
-    (void)printf("memory_get %s,%.0f,ns of CPU (%" PRIu64 " found)\n", what, (cpu_us() - start) * 1000 / (double)rounds, found);
+    (void)printf("memory_get %s,%.0f,ns of CPU (%" PRIu64 " found)\n", what, (cpu_us() - start) * 1000 / (double)rounds,
+                 found);
     lar_buf_release(&b);
 }
 

@@ -11,7 +11,8 @@ int fixture_setup(void **state) {
     fixture *f = calloc(1, sizeof *f);
     assert_non_null(f);
     /* In memory where that is: hundreds of syncs on a busy disk take minutes and test nothing more. */
-    (void)snprintf(f->dir, sizeof f->dir, "%s/larder-store-XXXXXX", access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
+    (void)snprintf(f->dir, sizeof f->dir, "%s/larder-store-XXXXXX",
+                   access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
     assert_non_null(mkdtemp(f->dir));
     f->metrics = lar_metrics_new();
     f->o = (lar_store_options){.dir = f->dir, .metrics = f->metrics, .commit_ms = 2, .sync_ms = 50};
@@ -58,20 +59,33 @@ void fixture_close(fixture *f) {
     f->store = NULL;
 }
 
-void fixture_path(const fixture *f, const char *file, char out[128]) { (void)snprintf(out, 128, "%s/%s", f->dir, file); }
+void fixture_path(const fixture *f, const char *file, char out[128]) {
+    (void)snprintf(out, 128, "%s/%s", f->dir, file);
+}
 
 lar_journal_record record_of(uint64_t n) {
     int64_t i = (int64_t)n;
     lar_journal_record r = {
-        .time_ms = 1796000000000 + i * 7, .tenant = n * 31 + 1, .status = (uint16_t)(200 + n % 300),
-        .ending = (uint8_t)(n % LAR_END_COUNT), .spelling = (uint8_t)(n % LAR_SPELLING_COUNT),
-        .error = (uint16_t)(n % 5 ? LAR_OK : LAR_UPSTREAM_TIMEOUT), .flags = (uint16_t)(n % 32),
-        .ttft_us = i * 11, .total_us = i * 13 + 5,
+        .time_ms = 1796000000000 + i * 7,
+        .tenant = n * 31 + 1,
+        .status = (uint16_t)(200 + n % 300),
+        .ending = (uint8_t)(n % LAR_END_COUNT),
+        .spelling = (uint8_t)(n % LAR_SPELLING_COUNT),
+        .error = (uint16_t)(n % 5 ? LAR_OK : LAR_UPSTREAM_TIMEOUT),
+        .flags = (uint16_t)(n % 32),
+        .ttft_us = i * 11,
+        .total_us = i * 13 + 5,
         .tokens = {i + 100, i + 60, 40, 0, i + 7, LAR_TOKENS_UNKNOWN},
         .raw = {i + 100, i + 61, LAR_TOKENS_UNKNOWN, 0, i + 7, LAR_TOKENS_UNKNOWN},
-        .request_bytes = n + 1000, .sent_bytes = n + 900, .response_bytes = n + 50,
-        .prefix_known_bytes = n + 3, .prefix_hash = n * 0x9E3779B97F4A7C15u, .rules_fired = n & 3, .rules_seen = n & 7,
-        .turn = (uint32_t)(n % 20), .edits = (uint32_t)(n & 3),
+        .request_bytes = n + 1000,
+        .sent_bytes = n + 900,
+        .response_bytes = n + 50,
+        .prefix_known_bytes = n + 3,
+        .prefix_hash = n * 0x9E3779B97F4A7C15u,
+        .rules_fired = n & 3,
+        .rules_seen = n & 7,
+        .turn = (uint32_t)(n % 20),
+        .edits = (uint32_t)(n & 3),
     };
     (void)snprintf(r.route, sizeof r.route, "route-%d", (int)(n % 2));
     (void)snprintf(r.upstream, sizeof r.upstream, "upstream-%d", (int)(n % 3));
@@ -80,13 +94,15 @@ lar_journal_record record_of(uint64_t n) {
 }
 
 bool records_equal(const lar_journal_record *a, const lar_journal_record *b) {
-    return a->time_ms == b->time_ms && a->tenant == b->tenant && !strcmp(a->route, b->route) && !strcmp(a->upstream, b->upstream)
-        && !strcmp(a->model, b->model) && a->status == b->status && a->ending == b->ending && a->spelling == b->spelling
-        && a->error == b->error && a->flags == b->flags && a->ttft_us == b->ttft_us && a->total_us == b->total_us
-        && !memcmp(&a->tokens, &b->tokens, sizeof a->tokens) && !memcmp(&a->raw, &b->raw, sizeof a->raw)
-        && a->request_bytes == b->request_bytes && a->sent_bytes == b->sent_bytes && a->response_bytes == b->response_bytes
-        && a->prefix_known_bytes == b->prefix_known_bytes && a->prefix_hash == b->prefix_hash && a->rules_fired == b->rules_fired
-        && a->rules_seen == b->rules_seen && a->turn == b->turn && a->edits == b->edits;
+    return a->time_ms == b->time_ms && a->tenant == b->tenant && !strcmp(a->route, b->route) &&
+           !strcmp(a->upstream, b->upstream) && !strcmp(a->model, b->model) && a->status == b->status &&
+           a->ending == b->ending && a->spelling == b->spelling && a->error == b->error && a->flags == b->flags &&
+           a->ttft_us == b->ttft_us && a->total_us == b->total_us &&
+           !memcmp(&a->tokens, &b->tokens, sizeof a->tokens) && !memcmp(&a->raw, &b->raw, sizeof a->raw) &&
+           a->request_bytes == b->request_bytes && a->sent_bytes == b->sent_bytes &&
+           a->response_bytes == b->response_bytes && a->prefix_known_bytes == b->prefix_known_bytes &&
+           a->prefix_hash == b->prefix_hash && a->rules_fired == b->rules_fired && a->rules_seen == b->rules_seen &&
+           a->turn == b->turn && a->edits == b->edits;
 }
 
 lar_hash key_of(uint64_t n) { return lar_hash_of(lar_slice_of((const char *)&n, sizeof n)); }

@@ -84,16 +84,33 @@ static void put_records(fixture *f, int64_t now) {
     const int64_t u = LAR_TOKENS_UNKNOWN;
     fixture_open(f);
     for (int i = 0; i < 10; i++) {
-        lar_journal_record r = {.time_ms = now - 60000 + i, .tenant = i < 5 ? 0xaa : 0xbb, .status = 200, .ending = LAR_END_COMPLETE, .spelling = LAR_SPELLING_DEEPSEEK,
-                                .ttft_us = (i + 1) * 100000, .total_us = 2000000, .tokens = {1000, i ? 900 : 0, i ? 100 : 1000, 0, 50, u}, .turn = (uint32_t)i,
-                                .edits = i % 2 == 0, .rules_fired = i % 2 == 0 ? 1 : 0, .rules_seen = 1, .raw = {1000, 900, 100, u, 50, u}};
+        lar_journal_record r = {.time_ms = now - 60000 + i,
+                                .tenant = i < 5 ? 0xaa : 0xbb,
+                                .status = 200,
+                                .ending = LAR_END_COMPLETE,
+                                .spelling = LAR_SPELLING_DEEPSEEK,
+                                .ttft_us = (i + 1) * 100000,
+                                .total_us = 2000000,
+                                .tokens = {1000, i ? 900 : 0, i ? 100 : 1000, 0, 50, u},
+                                .turn = (uint32_t)i,
+                                .edits = i % 2 == 0,
+                                .rules_fired = i % 2 == 0 ? 1 : 0,
+                                .rules_seen = 1,
+                                .raw = {1000, 900, 100, u, 50, u}};
         (void)snprintf(r.model, sizeof r.model, "%s", i < 8 ? "deepseek-v4-flash" : "local/\"odd\", model");
         (void)snprintf(r.route, sizeof r.route, "chat");
         (void)snprintf(r.upstream, sizeof r.upstream, "%s", i < 8 ? "deepseek" : "own");
         lar_store_journal(f->store, &r);
     }
-    lar_journal_record lost = {.time_ms = now - 50000, .ending = LAR_END_UPSTREAM_FAILED, .error = LAR_UPSTREAM_TIMEOUT, .status = 504, .ttft_us = u, .total_us = 10,
-                               .tokens = {u, u, u, u, u, u}, .raw = {u, u, u, u, u, u}, .flags = LAR_JREC_USAGE_PARTIAL};
+    lar_journal_record lost = {.time_ms = now - 50000,
+                               .ending = LAR_END_UPSTREAM_FAILED,
+                               .error = LAR_UPSTREAM_TIMEOUT,
+                               .status = 504,
+                               .ttft_us = u,
+                               .total_us = 10,
+                               .tokens = {u, u, u, u, u, u},
+                               .raw = {u, u, u, u, u, u},
+                               .flags = LAR_JREC_USAGE_PARTIAL};
     (void)snprintf(lost.model, sizeof lost.model, "\x1b[31mred\xff\xe2\x80\xae");
     lar_store_journal(f->store, &lost);
     fixture_close(f);
@@ -132,8 +149,10 @@ static void stats_add_up(void **state) {
     const cJSON *models = at(j, "models"), *flash = cJSON_GetArrayItem(models, 0);
     assert_int_equal(cJSON_GetArraySize(models), 3);
     assert_string_equal(at(flash, "name")->valuestring, "deepseek-v4-flash");
-    double in = at(at(flash, "price"), "input")->valuedouble, hit = at(at(flash, "price"), "hit")->valuedouble, out = at(at(flash, "price"), "output")->valuedouble;
-    assert_true(strlen(at(at(flash, "price"), "source")->valuestring) > 0 && strlen(at(at(flash, "price"), "date")->valuestring) > 0);
+    double in = at(at(flash, "price"), "input")->valuedouble, hit = at(at(flash, "price"), "hit")->valuedouble,
+           out = at(at(flash, "price"), "output")->valuedouble;
+    assert_true(strlen(at(at(flash, "price"), "source")->valuestring) > 0 &&
+                strlen(at(at(flash, "price"), "date")->valuestring) > 0);
     assert_close(at(flash, "cost_usd")->valuedouble, (1700 * in + 6300 * hit + 400 * out) / 1e6);
     assert_close(at(flash, "saved_usd")->valuedouble, 6300 * (in - hit) / 1e6);
     assert_true(cJSON_IsNull(at(cJSON_GetArrayItem(models, 1), "price")));
@@ -216,7 +235,8 @@ static void export_has_every_field(void **state) {
             assert_string_equal(at(j, "tenant")->valuestring, lines < 5 ? "00000000000000aa" : "00000000000000bb");
             assert_int_equal(cJSON_GetArraySize(at(j, "rules_fired")), lines % 2 == 0);
         } else {
-            assert_true(cJSON_IsNull(at(j, "prompt_tokens")) && cJSON_IsNull(at(j, "ttft_us")) && cJSON_IsNull(at(j, "tenant")));
+            assert_true(cJSON_IsNull(at(j, "prompt_tokens")) && cJSON_IsNull(at(j, "ttft_us")) &&
+                        cJSON_IsNull(at(j, "tenant")));
             assert_string_equal(at(j, "error")->valuestring, "UPSTREAM_TIMEOUT");
             assert_true(cJSON_IsTrue(at(j, "usage_partial")));
             assert_string_equal(at(j, "model")->valuestring, "\x1b[31mred\xef\xbf\xbd\xe2\x80\xae");
@@ -253,7 +273,11 @@ static void csv_is_rfc_4180(void **state) {
 /* Numbers no double holds come out exactly. */
 static void numbers_are_exact(void **state) {
     (void)state;
-    lar_journal_record r = {.time_ms = INT64_MAX, .tenant = UINT64_MAX, .tokens.prompt = 9007199254740993, .request_bytes = UINT64_MAX, .rules_fired = UINT64_C(1) << 63 | 1};
+    lar_journal_record r = {.time_ms = INT64_MAX,
+                            .tenant = UINT64_MAX,
+                            .tokens.prompt = 9007199254740993,
+                            .request_bytes = UINT64_MAX,
+                            .rules_fired = UINT64_C(1) << 63 | 1};
     lar_buf b;
     lar_buf_init(&b, 8192);
     assert_int_equal(lar_fields_json(&b, UINT64_MAX, &r), LAR_OK);
@@ -276,7 +300,9 @@ static void tail_shows_the_last(void **state) {
     char *second = strchr(o.out, '\n');
     assert_non_null(second);
     assert_non_null(strstr(o.out, "turn 6"));
-    assert_non_null(strstr(second, "  deepseek-v4-flash  200  complete  turn 7  prompt 1000  hit 900  miss 100  90.0%  ttft 0.800s  total 2.000s  rules -\n"));
+    assert_non_null(strstr(
+        second,
+        "  deepseek-v4-flash  200  complete  turn 7  prompt 1000  hit 900  miss 100  90.0%  ttft 0.800s  total 2.000s  rules -\n"));
     assert_int_equal(strchr(second + 1, '\n')[1], 0);
     done(&o);
     o = run(f, lar_command_tail, ARGS("--store", f->dir, "-n1"));
@@ -350,12 +376,26 @@ static void wrong_use_is_said(void **state) {
     static const struct {
         const char *args[5], *says;
     } rows[] = {
-        {{"--since", "yesterday"}, "not a time"}, {{"--since", ""}, "not a time"}, {{"--since", "5"}, "not a time"}, {{"--since", "-1h"}, "not a time"},
-        {{"--since", "2026-02-30"}, "not a time"}, {{"--since", "2026-13-01"}, "not a time"}, {{"--since", "99999999999h"}, "not a time"},
-        {{"--since", "2026-11-29T25:00"}, "not a time"}, {{"--until"}, "needs a value"}, {{"--modle", "x"}, "unknown option"}, {{"x"}, "unknown option"},
-        {{"--tenant", "xyz"}, "not a fingerprint"}, {{"--tenant", "0"}, "0 stands"}, {{"--tenant", "11111111111111111"}, "not a fingerprint"},
-        {{"--model", "a*b"}, "not a pattern"}, {{"--model="}, "not a pattern"}, {{"--since", "1h", "--until", "2h"}, "nothing could match"}, {{"-f"}, "unknown option"},
-        {{"--format", "csv"}, "unknown option"}, {{"--json=1"}, "unknown option"},
+        {{"--since", "yesterday"}, "not a time"},
+        {{"--since", ""}, "not a time"},
+        {{"--since", "5"}, "not a time"},
+        {{"--since", "-1h"}, "not a time"},
+        {{"--since", "2026-02-30"}, "not a time"},
+        {{"--since", "2026-13-01"}, "not a time"},
+        {{"--since", "99999999999h"}, "not a time"},
+        {{"--since", "2026-11-29T25:00"}, "not a time"},
+        {{"--until"}, "needs a value"},
+        {{"--modle", "x"}, "unknown option"},
+        {{"x"}, "unknown option"},
+        {{"--tenant", "xyz"}, "not a fingerprint"},
+        {{"--tenant", "0"}, "0 stands"},
+        {{"--tenant", "11111111111111111"}, "not a fingerprint"},
+        {{"--model", "a*b"}, "not a pattern"},
+        {{"--model="}, "not a pattern"},
+        {{"--since", "1h", "--until", "2h"}, "nothing could match"},
+        {{"-f"}, "unknown option"},
+        {{"--format", "csv"}, "unknown option"},
+        {{"--json=1"}, "unknown option"},
     };
     for (unsigned i = 0; i < sizeof rows / sizeof *rows; i++) {
         const char *args[8] = {"--store", f->dir};
@@ -385,15 +425,39 @@ static void times_are_read(void **state) {
         const char *text;
         int64_t ms;
     } rows[] = {
-        {"now", 1800000000000}, {"30s", 1800000000000 - 30000}, {"1h30m", 1800000000000 - 5400000}, {"2d", 1800000000000 - 172800000}, {"1w", 1800000000000 - 604800000},
-        {"2026-11-29", 1795910400000}, {"2026-11-29T10:00:00Z", 1795946400000}, {"2026-11-29T10:00", 1795946400000}, {"2026-11-29 10:00:00.25", 1795946400250},
-        {"2026-11-29T18:00:00+08:00", 1795946400000}, {"2026-11-29T05:00:00-0500", 1795946400000}, {"2028-02-29", 1835395200000},
+        {"now", 1800000000000},
+        {"30s", 1800000000000 - 30000},
+        {"1h30m", 1800000000000 - 5400000},
+        {"2d", 1800000000000 - 172800000},
+        {"1w", 1800000000000 - 604800000},
+        {"2026-11-29", 1795910400000},
+        {"2026-11-29T10:00:00Z", 1795946400000},
+        {"2026-11-29T10:00", 1795946400000},
+        {"2026-11-29 10:00:00.25", 1795946400250},
+        {"2026-11-29T18:00:00+08:00", 1795946400000},
+        {"2026-11-29T05:00:00-0500", 1795946400000},
+        {"2028-02-29", 1835395200000},
     };
     for (unsigned i = 0; i < sizeof rows / sizeof *rows; i++) {
         int64_t got = 0;
-        if (!lar_query_time(rows[i].text, 1800000000000, &got) || got != rows[i].ms) fail_msg("%s: %lld", rows[i].text, (long long)got);
+        if (!lar_query_time(rows[i].text, 1800000000000, &got) || got != rows[i].ms)
+            fail_msg("%s: %lld", rows[i].text, (long long)got);
     }
-    const char *wrong[] = {"", "1", "h", "1x", "1h ", "2026", "2026-11", "2026-11-29T", "2026-11-29T10", "2026-11-29T10:00:00ZZ", "2026-11-29T10:00:00.", "2026-11-29T10:00:00+25:00", "26-11-29", "2027-02-29", "1h30"};
+    const char *wrong[] = {"",
+                           "1",
+                           "h",
+                           "1x",
+                           "1h ",
+                           "2026",
+                           "2026-11",
+                           "2026-11-29T",
+                           "2026-11-29T10",
+                           "2026-11-29T10:00:00ZZ",
+                           "2026-11-29T10:00:00.",
+                           "2026-11-29T10:00:00+25:00",
+                           "26-11-29",
+                           "2027-02-29",
+                           "1h30"};
     for (unsigned i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         int64_t got;
         if (lar_query_time(wrong[i], 1800000000000, &got)) fail_msg("%s was taken for a time", wrong[i]);
@@ -457,9 +521,19 @@ static void percentiles_and_groups_are_bounded(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(stats_add_up), TEST(filters_apply), TEST(tables_are_aligned_and_harmless), TEST(export_has_every_field), TEST(csv_is_rfc_4180),
-        cmocka_unit_test(numbers_are_exact), TEST(tail_shows_the_last), TEST(tail_follows_until_it_is_told_to_end), TEST(tail_ends_when_nobody_reads),
-        TEST(wrong_use_is_said), cmocka_unit_test(times_are_read), cmocka_unit_test(names_keep_their_width), cmocka_unit_test(percentiles_and_groups_are_bounded),
+        TEST(stats_add_up),
+        TEST(filters_apply),
+        TEST(tables_are_aligned_and_harmless),
+        TEST(export_has_every_field),
+        TEST(csv_is_rfc_4180),
+        cmocka_unit_test(numbers_are_exact),
+        TEST(tail_shows_the_last),
+        TEST(tail_follows_until_it_is_told_to_end),
+        TEST(tail_ends_when_nobody_reads),
+        TEST(wrong_use_is_said),
+        cmocka_unit_test(times_are_read),
+        cmocka_unit_test(names_keep_their_width),
+        cmocka_unit_test(percentiles_and_groups_are_bounded),
     };
     (void)unsetenv("LARDER_STORE_DIR");
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -75,8 +75,18 @@ static void the_best_row_is_found(void **state) {
 /* No price is better than another model's. */
 static void an_unknown_model_has_no_price(void **state) {
     (void)state;
-    const char *names[] = {"", "gpt", "gpt-5.4-micro", "gpt-5.4-mini-2026", "gpt-5.4-20x60101", "deepseek", "deepseek-v4-pro2", "claude-sonnet-4-9",
-                           "openai/gpt-5.4", "GPT-5.4", "claude-opus-5-202601011", "*"};
+    const char *names[] = {"",
+                           "gpt",
+                           "gpt-5.4-micro",
+                           "gpt-5.4-mini-2026",
+                           "gpt-5.4-20x60101",
+                           "deepseek",
+                           "deepseek-v4-pro2",
+                           "claude-sonnet-4-9",
+                           "openai/gpt-5.4",
+                           "GPT-5.4",
+                           "claude-opus-5-202601011",
+                           "*"};
     for (unsigned i = 0; i < sizeof names / sizeof *names; i++) assert_string_equal(found(names[i]), "none");
 }
 
@@ -95,9 +105,9 @@ static void every_row_is_sane_and_sourced(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(u07_hits_at_their_own_price), cmocka_unit_test(u08_hits_are_not_billed_twice),
+        cmocka_unit_test(u07_hits_at_their_own_price),   cmocka_unit_test(u08_hits_are_not_billed_twice),
         cmocka_unit_test(u09_both_shapes_cost_the_same), cmocka_unit_test(u10_writes_at_their_own_price),
-        cmocka_unit_test(u11_nothing_is_negative), cmocka_unit_test(the_best_row_is_found),
+        cmocka_unit_test(u11_nothing_is_negative),       cmocka_unit_test(the_best_row_is_found),
         cmocka_unit_test(an_unknown_model_has_no_price), cmocka_unit_test(every_row_is_sane_and_sourced),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

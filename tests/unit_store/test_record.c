@@ -128,7 +128,9 @@ static size_t write_version_1(uint8_t *p) {
     p[at++] = LAR_END_COMPLETE;
     p[at++] = LAR_SPELLING_DEEPSEEK;
     lar_bytes_put_le(p + at, LAR_JREC_STREAMED, 2), at += 2;
-    const uint64_t more[] = {1500, 9000, 1000, 900, 100, (uint64_t)LAR_TOKENS_UNKNOWN, 50, (uint64_t)LAR_TOKENS_UNKNOWN, 4000, 3900, 700, 3500, 77, 5};
+    const uint64_t more[] = {
+        1500, 9000, 1000, 900, 100, (uint64_t)LAR_TOKENS_UNKNOWN, 50, (uint64_t)LAR_TOKENS_UNKNOWN, 4000,
+        3900, 700,  3500, 77,  5};
     for (unsigned i = 0; i < sizeof more / sizeof *more; i++, at += 8) lar_bytes_put_le(p + at, more[i], 8);
     lar_bytes_put_le(p + at, 3, 4), at += 4;
     const char *names[] = {"", "chat", "deepseek", "deepseek-chat"};
@@ -178,7 +180,8 @@ static void memory_and_sums_see_damage(void **state) {
 
     lar_rollup r = {.start_ms = 60000, .model = "m", .route = "r", .tenant = 3, .requests = 2, .edited = 9}, back;
     uint8_t k[LAR_ROLLUP_KEY_MAX], v[LAR_ROLLUP_BYTES];
-    lar_slice ks = lar_slice_of((const char *)k, lar_rollup_encode_key(&r, k)), vs = lar_slice_of((const char *)v, sizeof v);
+    lar_slice ks = lar_slice_of((const char *)k, lar_rollup_encode_key(&r, k)),
+              vs = lar_slice_of((const char *)v, sizeof v);
     lar_rollup_encode(&r, ks, v);
     assert_int_equal(lar_rollup_decode(ks, vs, &back), LAR_OK);
     assert_memory_equal(&r, &back, sizeof r);
@@ -204,10 +207,15 @@ static void sums_saturate(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(round_trip), cmocka_unit_test(extremes_round_trip), cmocka_unit_test(every_changed_bit_is_seen),
-        cmocka_unit_test(every_cut_is_seen), cmocka_unit_test(sealed_nonsense_is_refused),
-        cmocka_unit_test(a_newer_version_is_told_from_damage), cmocka_unit_test(version_1_is_read),
-        cmocka_unit_test(memory_and_sums_see_damage), cmocka_unit_test(sums_saturate),
+        cmocka_unit_test(round_trip),
+        cmocka_unit_test(extremes_round_trip),
+        cmocka_unit_test(every_changed_bit_is_seen),
+        cmocka_unit_test(every_cut_is_seen),
+        cmocka_unit_test(sealed_nonsense_is_refused),
+        cmocka_unit_test(a_newer_version_is_told_from_damage),
+        cmocka_unit_test(version_1_is_read),
+        cmocka_unit_test(memory_and_sums_see_damage),
+        cmocka_unit_test(sums_saturate),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

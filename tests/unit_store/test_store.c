@@ -87,7 +87,9 @@ static void filters_choose(void **state) {
     assert_int_equal(count_of(f, (lar_journal_filter){.model = LAR_SLICE("*")}), 5000);
     assert_int_equal(count_of(f, (lar_journal_filter){.model = LAR_SLICE("model")}), 0);
     assert_int_equal(count_of(f, (lar_journal_filter){.route = LAR_SLICE("route-1")}), 2500);
-    assert_int_equal(count_of(f, (lar_journal_filter){.upstream = LAR_SLICE("upstream-0"), .route = LAR_SLICE("route-0")}), 834);
+    assert_int_equal(count_of(f,
+                              (lar_journal_filter){.upstream = LAR_SLICE("upstream-0"), .route = LAR_SLICE("route-0")}),
+                     834);
     assert_int_equal(count_of(f, (lar_journal_filter){.tenant = 31 * 77 + 1}), 1);
     assert_int_equal(count_of(f, (lar_journal_filter){.since_ms = base + 4000}), 1000);
     assert_int_equal(count_of(f, (lar_journal_filter){.until_ms = base + 10}), 10);
@@ -155,7 +157,8 @@ static void add_sums(lar_rollup *a, const lar_rollup *r) {
     a->requests += r->requests, a->completed += r->completed, a->usage_known += r->usage_known;
     a->prompt += r->prompt, a->hit += r->hit, a->miss += r->miss, a->write += r->write, a->output += r->output;
     a->ttft_us_sum += r->ttft_us_sum, a->total_us_sum += r->total_us_sum, a->ttft_known += r->ttft_known;
-    a->request_bytes += r->request_bytes, a->sent_bytes += r->sent_bytes, a->response_bytes += r->response_bytes, a->edited += r->edited;
+    a->request_bytes += r->request_bytes, a->sent_bytes += r->sent_bytes, a->response_bytes += r->response_bytes,
+        a->edited += r->edited;
 }
 
 static bool sum_rollup(void *ctx, const lar_rollup *r) {
@@ -186,7 +189,8 @@ static void rollups_equal_the_sums_of_a_scan(void **state) {
         if (known) want.prompt += n + 100, want.hit += n + 60, want.miss += 40, want.output += n + 7;
         if (n % 11) want.ttft_known++, want.ttft_us_sum += n * 11;
         want.total_us_sum += n * 13 + 5;
-        want.request_bytes += n + 1000, want.sent_bytes += n + 900, want.response_bytes += n + 50, want.edited += (n & 3) > 0;
+        want.request_bytes += n + 1000, want.sent_bytes += n + 900, want.response_bytes += n + 50,
+            want.edited += (n & 3) > 0;
         if (n % 500 == 0) lar_store_flush(f->store); /* rows are added to in many transactions */
     }
     lar_store_flush(f->store);
@@ -361,10 +365,19 @@ static void what_cannot_be_a_record_is_dropped(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(records_come_back_in_order), TEST(numbers_are_never_given_twice), TEST(filters_choose), TEST(clocks_may_jump),
-        TEST(a_scan_stops_and_goes_on), TEST(rollups_equal_the_sums_of_a_scan), TEST(rollup_names_do_not_mix), TEST(files_are_private),
-        TEST(a_second_writer_is_told_who_is_there), TEST(what_is_missing_is_said), TEST(a_full_queue_drops_and_counts),
-        TEST(many_threads_send), TEST(what_cannot_be_a_record_is_dropped),
+        TEST(records_come_back_in_order),
+        TEST(numbers_are_never_given_twice),
+        TEST(filters_choose),
+        TEST(clocks_may_jump),
+        TEST(a_scan_stops_and_goes_on),
+        TEST(rollups_equal_the_sums_of_a_scan),
+        TEST(rollup_names_do_not_mix),
+        TEST(files_are_private),
+        TEST(a_second_writer_is_told_who_is_there),
+        TEST(what_is_missing_is_said),
+        TEST(a_full_queue_drops_and_counts),
+        TEST(many_threads_send),
+        TEST(what_cannot_be_a_record_is_dropped),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -168,8 +168,8 @@ static void overwritten_pages_never_crash(void **state) {
         lar_error e;
         write_file(path, whole, size, 0, true);
         if (i % 3 == 0) write_file(path, noise, 4096, (off_t)(x % (size / 4096)) * 4096, false); /* a page */
-        else if (i % 3 == 1) write_file(path, noise, 2, (off_t)(x % size) & ~15, false); /* two bytes */
-        else write_file(path, (char[64]){0}, 64, (off_t)(x % (size / 4096)) * 4096, false); /* a page's head */
+        else if (i % 3 == 1) write_file(path, noise, 2, (off_t)(x % size) & ~15, false);         /* two bytes */
+        else write_file(path, (char[64]){0}, 64, (off_t)(x % (size / 4096)) * 4096, false);      /* a page's head */
         assert_int_equal(use_in_child(f, i & 1, &e), 0);
         seen += e == LAR_CORRUPT;
     }
@@ -359,9 +359,15 @@ static void a_foreign_file_is_left_alone(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(garbage_is_refused_by_readers_and_set_aside_by_the_writer), TEST(an_empty_file_is_a_new_store), TEST(a_cut_file_never_crashes),
-        TEST(overwritten_pages_never_crash), TEST(damaged_records_are_skipped_and_counted), TEST(a_damaged_rollup_begins_anew),
-        TEST(a_newer_format_is_left_alone), TEST(format_1_is_upgraded), TEST(a_foreign_file_is_left_alone),
+        TEST(garbage_is_refused_by_readers_and_set_aside_by_the_writer),
+        TEST(an_empty_file_is_a_new_store),
+        TEST(a_cut_file_never_crashes),
+        TEST(overwritten_pages_never_crash),
+        TEST(damaged_records_are_skipped_and_counted),
+        TEST(a_damaged_rollup_begins_anew),
+        TEST(a_newer_format_is_left_alone),
+        TEST(format_1_is_upgraded),
+        TEST(a_foreign_file_is_left_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -73,7 +73,8 @@ static void get_appends_and_respects_the_buffer(void **state) {
 static void tenants_do_not_meet(void **state) {
     fixture *f = *state;
     lar_hash content = lar_hash_of(LAR_SLICE("the same system text"));
-    lar_hash a = lar_hash_join(lar_hash_of(LAR_SLICE("tenant a")), content), b = lar_hash_join(lar_hash_of(LAR_SLICE("tenant b")), content);
+    lar_hash a = lar_hash_join(lar_hash_of(LAR_SLICE("tenant a")), content),
+             b = lar_hash_join(lar_hash_of(LAR_SLICE("tenant b")), content);
     lar_buf out;
     lar_buf_init(&out, 100);
     fixture_open(f);
@@ -158,7 +159,7 @@ static void unused_values_go_and_used_ones_stay(void **state) {
     assert_int_equal(day_on_disk(f, 1, &ages), 0);
     assert_int_equal(day_on_disk(f, 2, &ages), today);
     assert_int_equal(day_on_disk(f, 3, &ages), today - 3);
-    assert_int_equal(ages, 2); /* no age is left behind */
+    assert_int_equal(ages, 2);                                                         /* no age is left behind */
     assert_int_equal(lar_metrics_get(f->metrics, LAR_METRIC_MEMORY_RECORDS_TOTAL), 4); /* three puts, one use */
     assert_int_equal(lar_metrics_get(f->metrics, LAR_METRIC_STORE_EVICTED_TOTAL), 1);
 }
@@ -306,9 +307,14 @@ static void many_threads_share_it(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(a_put_is_seen_at_once_and_after_reopening), TEST(get_appends_and_respects_the_buffer), TEST(tenants_do_not_meet),
-        TEST(unused_values_go_and_used_ones_stay), TEST(a_damaged_value_is_none), TEST(bounds_hold),
-        cmocka_unit_test(the_cache_forgets_what_was_not_used), TEST(many_threads_share_it),
+        TEST(a_put_is_seen_at_once_and_after_reopening),
+        TEST(get_appends_and_respects_the_buffer),
+        TEST(tenants_do_not_meet),
+        TEST(unused_values_go_and_used_ones_stay),
+        TEST(a_damaged_value_is_none),
+        TEST(bounds_hold),
+        cmocka_unit_test(the_cache_forgets_what_was_not_used),
+        TEST(many_threads_share_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -343,9 +343,14 @@ static void a_full_disk_is_counted_and_survived(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(another_process_reads_while_the_map_grows), TEST(a_full_disk_is_counted_and_survived),
-        TEST(a_full_map_lets_the_oldest_go), TEST(hostile_names_do_not_fill_the_map), TEST(recall_memory_gives_way_too),
-        TEST(a_smaller_maximum_is_reached), TEST(old_records_go), TEST(the_map_grows_under_readers),
+        TEST(another_process_reads_while_the_map_grows),
+        TEST(a_full_disk_is_counted_and_survived),
+        TEST(a_full_map_lets_the_oldest_go),
+        TEST(hostile_names_do_not_fill_the_map),
+        TEST(recall_memory_gives_way_too),
+        TEST(a_smaller_maximum_is_reached),
+        TEST(old_records_go),
+        TEST(the_map_grows_under_readers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
