@@ -80,9 +80,16 @@ bool lar_json_eq(const lar_json *j, uint32_t node, lar_slice text) {
 /* The key behind `after` (NONE: from the start) that is named `name`; NONE if there is no more. */
 static uint32_t find_key(const lar_json *j, uint32_t object, lar_slice name, uint32_t after) {
     if (!lar_json_is(j, object, LAR_JSON_OBJECT)) return LAR_JSON_NONE;
-    uint32_t k = after == LAR_JSON_NONE ? lar_json_first(j, object) : lar_json_after(j, object, after);
-    while (k != LAR_JSON_NONE && !lar_json_eq(j, k, name)) k = lar_json_after(j, object, k);
-    return k;
+    uint32_t end = j->nodes[object].next;
+    uint32_t k = after == LAR_JSON_NONE ? object + 1 : j->nodes[after + 1].next;
+    for (; k < end; k = j->nodes[k + 1].next) { /* most keys differ in length already */
+        const lar_json_node *n = &j->nodes[k];
+        bool plain = !(n->flags & LAR_JSON_ESCAPED);
+        if (plain && (n->end - n->start != name.len + 2 || memcmp(j->body.ptr + n->start + 1, name.ptr, name.len) != 0))
+            continue;
+        if (plain || lar_json_eq(j, k, name)) return k;
+    }
+    return LAR_JSON_NONE;
 }
 
 uint32_t lar_json_get(const lar_json *j, uint32_t object, const char *name) {

@@ -7,6 +7,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/ensure.h"
@@ -54,9 +55,8 @@ lar_exchange *lar_exchange_take(lar_loop *l) {
     x->state = EXCHANGE_DONE;
     lar_deadline_init(&x->deadline, &l->uv, on_due, x);
     /* nodes of a body are at most a fraction of it; the arena holds replacements and views */
-    lar_arena_init(&x->arena, c->body_bytes_max * 2 + ARENA_EXTRA_BYTES);
+    lar_arena_init(&x->arena, c->body_bytes_max * 4 + ARENA_EXTRA_BYTES);
     lar_buf_init(&x->body, c->body_bytes_max);
-    lar_json_init(&x->json);
     lar_buf_init(&x->held, (size_t)SSE_EVENT_BYTES_MAX + (64u << 10));
     lar_buf_init(&x->copy, 8u << 20);
     lar_buf_init(&x->up_head, 256u << 10);
@@ -71,7 +71,6 @@ static void on_freed(uv_handle_t *h) {
     lar_exchange *x = (lar_exchange *)h;
     lar_arena_release(&x->arena);
     lar_buf_release(&x->body);
-    lar_json_release(&x->json);
     lar_buf_release(&x->held);
     lar_buf_release(&x->copy);
     lar_buf_release(&x->up_head);
@@ -108,10 +107,6 @@ void lar_exchange_recycle(lar_exchange *x) {
     lar_buf_reset(&x->out_head, KEEP_HELD_BYTES);
     lar_sse_reset(&x->sse);
     lar_usage_reset(&x->usage, LAR_USAGE_BY_SPELLING);
-    if (x->json.nodes_cap > (256u << 10)) {
-        lar_json_release(&x->json);
-        lar_json_init(&x->json);
-    }
     x->spare_next = l->spare;
     l->spare = x;
     l->spare_count++;
@@ -169,11 +164,13 @@ static void start(lar_exchange *x, lar_client *c, const lar_http1_head *h) {
     x->set->users++;
     x->config = x->set->generation->config;
     x->body.max = x->config->body_bytes_max;
-    x->arena.limit = x->config->body_bytes_max * 2 + ARENA_EXTRA_BYTES;
+    x->arena.limit = x->config->body_bytes_max * 4 + ARENA_EXTRA_BYTES;
     begin_record(x);
     uint64_t id[2] = {x->loop->id_state += 0x9e3779b97f4a7c15u, x->loop->index};
     uint64_t mixed = lar_hash_low(lar_hash_of(lar_slice_of((const char *)id, sizeof id)));
-    (void)snprintf(x->request_id, sizeof x->request_id, "lr-%016llx", (unsigned long long)mixed);
+    memcpy(x->request_id, "lr-", 3);
+    for (int i = 0; i < 16; i++) x->request_id[3 + i] = "0123456789abcdef"[mixed >> (60 - 4 * i) & 15];
+    x->request_id[19] = 0;
     lar_metrics_add(x->loop->gateway->metrics, LAR_METRIC_REQUESTS_ACTIVE, 1);
 }
 
@@ -201,7 +198,10 @@ lar_error lar_exchange_begin(lar_exchange *x, lar_client *c, const lar_http1_hea
         lar_exchange_fail(x, e, f.ptr ? f.ptr : "");
         return e;
     }
-    if (!e) e = lar_route_tenant(x->config, h, &g->process_salt, &x->record.tenant, &x->scope);
+    lar_tenant tenant = {0};
+    if (!e) e = lar_route_tenant_memo(x->config, h, &g->process_salt, &x->set->tenants, &tenant);
+    x->record.tenant = tenant.fingerprint;
+    x->scope = tenant.scope;
     if (!e && g->stopping) e = LAR_SHUTDOWN;
     if (e)
         lar_exchange_fail(x, e,

@@ -52,7 +52,6 @@ struct lar_exchange {
     /* the request */
     lar_arena arena;
     lar_buf body;
-    lar_json json;
     lar_route route;
     lar_digest scope;
     const lar_http1_head *head; /* the client parser's, valid until the request's answer is done */

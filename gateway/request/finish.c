@@ -132,7 +132,9 @@ void lar_exchange_abandon(lar_exchange *x, lar_ending why) {
 /* -- larder's own answers ----------------------------------------------------------------------------------- */
 
 lar_error lar_exchange_own_fields(const lar_exchange *x, lar_buf *out) {
-    lar_error e = lar_buf_printf(out, "x-larder-request-id: %s\r\n", x->request_id);
+    lar_error e = lar_buf_add_slice(out, LAR_SLICE("x-larder-request-id: "));
+    if (!e) e = lar_buf_add_slice(out, lar_slice_cstr(x->request_id));
+    if (!e) e = lar_buf_add_slice(out, LAR_SLICE("\r\n"));
     const char *before = "x-larder-edits: ";
     for (int r = 0; !e && x->record.edits && r < LAR_RULE_COUNT; r++) {
         if (!(x->canon.rules_fired >> r & 1)) continue;

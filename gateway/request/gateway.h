@@ -8,10 +8,12 @@
 #include <stdint.h>
 #include <uv.h>
 
+#include "base/json.h"
 #include "base/log.h"
 #include "base/metrics.h"
 #include "gateway/config/config.h"
 #include "gateway/net/stream.h"
+#include "gateway/request/route.h"
 #include "gateway/upstream/upstream.h"
 #include "store/store.h"
 
@@ -36,8 +38,9 @@ void lar_generation_unref(lar_generation *g);
 /* The pools of one loop for one generation. A request uses the set that was current when it began. */
 typedef struct lar_pool_set {
     lar_generation *generation;
-    lar_pool **pools;          /* one an upstream */
-    uint32_t users;            /* exchanges */
+    lar_pool **pools; /* one an upstream */
+    uint32_t users;   /* exchanges */
+    lar_tenant_memo tenants;
     struct lar_pool_set *next; /* in loop->old_sets */
 } lar_pool_set;
 
@@ -74,6 +77,7 @@ typedef struct lar_loop {
     lar_pool_set *set;      /* of the generation in force on this loop */
     lar_pool_set *old_sets; /* replaced; freed once nobody uses them */
     lar_norm_cache *norm_cache;
+    lar_json json;       /* the body that is being prepared; no request needs its tree afterwards */
     lar_client *clients; /* all of this loop, newest first */
     uint32_t client_count;
     lar_exchange *spare; /* exchanges kept for the next request, linked by `spare_next` */

@@ -9,7 +9,7 @@
 #include "gateway/net/listener.h"
 #include "gateway/request/client.h"
 
-enum { NORM_CACHE_ENTRIES = 1 << 15 };
+enum { NORM_CACHE_ENTRIES = 1 << 13 };
 
 static void close_handle(uv_handle_t *h) {
     if (!uv_is_closing(h)) uv_close(h, NULL);
@@ -41,6 +41,11 @@ static lar_pool_set *set_new(lar_loop *l, lar_generation *generation) {
     lar_pool_set *set = calloc(1, sizeof *set);
     if (!set) return NULL;
     set->generation = lar_generation_ref(generation);
+    uint64_t *seed = set->tenants.seed;
+    if (getrandom(seed, sizeof set->tenants.seed, 0) != sizeof set->tenants.seed) {
+        set_free(set);
+        return NULL;
+    }
     set->pools = calloc(n, sizeof *set->pools);
     for (uint32_t i = 0; set->pools && i < n; i++) {
         set->pools[i] = lar_pool_new(&(lar_pool_options){.loop = &l->uv,
@@ -163,6 +168,7 @@ lar_error lar_loop_open(lar_loop *l, lar_gateway *g, uint32_t index, const uint1
     LAR_ASSERT(uv_timer_init(&l->uv, &l->stop_timer) == 0);
     LAR_ASSERT(uv_async_init(&l->uv, &l->reload, on_reload) == 0);
     l->stop.data = l->reload.data = l->stop_timer.data = l;
+    lar_json_init(&l->json);
     l->scratch = malloc(sizeof *l->scratch);
     l->norm_cache = lar_norm_cache_new(NORM_CACHE_ENTRIES);
     if (!l->scratch || !l->norm_cache) return lar_fail(LAR_NO_MEMORY, d, "event loop");
@@ -207,4 +213,5 @@ void lar_loop_release(lar_loop *l) {
     free(l->listeners);
     free(l->scratch);
     lar_norm_cache_free(l->norm_cache);
+    lar_json_release(&l->json);
 }

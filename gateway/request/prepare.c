@@ -14,8 +14,8 @@ static lar_error parse(lar_exchange *x, lar_diag *d) {
         return lar_fail(LAR_HTTP_CODING, d, "send the body without Content-Encoding");
     lar_json_limits limits = LAR_JSON_LIMITS_DEFAULT;
     limits.depth_max = c->json_depth_max;
-    lar_error e = lar_json_parse(&x->json, lar_buf_slice(&x->body), &limits, d);
-    if (!e) e = lar_request_view_read(&x->view, &x->json, x->route.protocol, &x->arena, d);
+    lar_error e = lar_json_parse(&x->loop->json, lar_buf_slice(&x->body), &limits, d);
+    if (!e) e = lar_request_view_read(&x->view, &x->loop->json, x->route.protocol, &x->arena, d);
     x->understood = !e;
     return e;
 }
@@ -24,12 +24,12 @@ static lar_error parse(lar_exchange *x, lar_diag *d) {
 static lar_error model_name(lar_exchange *x, lar_slice *out, lar_diag *d) {
     *out = LAR_SLICE("");
     uint32_t node = x->view.model;
-    if (!x->understood || !lar_json_is(&x->json, node, LAR_JSON_STRING)) return LAR_OK;
-    *out = lar_json_inner(&x->json, node);
-    if (x->json.nodes[node].flags & LAR_JSON_ESCAPED) {
+    if (!x->understood || !lar_json_is(&x->loop->json, node, LAR_JSON_STRING)) return LAR_OK;
+    *out = lar_json_inner(&x->loop->json, node);
+    if (x->loop->json.nodes[node].flags & LAR_JSON_ESCAPED) {
         lar_buf b;
         lar_buf_init(&b, 4096);
-        lar_error e = lar_json_decode(&x->json, node, &b);
+        lar_error e = lar_json_decode(&x->loop->json, node, &b);
         if (!e) *out = lar_arena_copy(&x->arena, lar_buf_slice(&b));
         lar_buf_release(&b);
         if (e) return lar_fail(LAR_JSON_SHAPE, d, "/model is too long");
@@ -91,7 +91,7 @@ static lar_error inject_usage(lar_exchange *x) {
     lar_protocol p = x->view.protocol;
     if (!wanted || !x->view.streamed || x->view.wants_usage) return LAR_OK;
     if (p != LAR_PROTOCOL_CHAT && p != LAR_PROTOCOL_COMPLETIONS) return LAR_OK;
-    const lar_json *j = &x->json;
+    const lar_json *j = &x->loop->json;
     uint32_t options = x->view.stream_options;
     lar_error e;
     if (lar_json_is(j, options, LAR_JSON_OBJECT)) {
@@ -124,7 +124,7 @@ static lar_error apply_alias(lar_exchange *x, lar_slice *model) {
     lar_slice text = e ? (lar_slice){NULL, 0} : lar_arena_printf(&x->arena, "\"%.*s\"", LAR_FMT(lar_buf_slice(&b)));
     lar_buf_release(&b);
     if (!text.ptr) return LAR_NO_MEMORY;
-    const lar_json_node *n = &x->json.nodes[x->view.model];
+    const lar_json_node *n = &x->loop->json.nodes[x->view.model];
     *model = lar_slice_cstr(to);
     return lar_splices_add(x->edits, n->start, n->end, text);
 }
@@ -177,8 +177,14 @@ static lar_error build_head(lar_exchange *x, size_t body_bytes) {
     const lar_upstream_config *u = x->upstream;
     lar_buf *b = &x->up_head;
     lar_slice path = request_path(x);
-    lar_error e = lar_buf_printf(b, "%.*s %s%.*s HTTP/1.1\r\nHost: %s\r\n", LAR_FMT(h->method), u->url.path,
-                                 LAR_FMT(path), u->url.authority);
+    lar_error e = lar_buf_reserve(b, h->head_bytes + 512u);
+    if (!e) e = lar_buf_add_slice(b, h->method);
+    if (!e) e = lar_buf_add_slice(b, LAR_SLICE(" "));
+    if (!e) e = lar_buf_add_slice(b, lar_slice_cstr(u->url.path));
+    if (!e) e = lar_buf_add_slice(b, path);
+    if (!e) e = lar_buf_add_slice(b, LAR_SLICE(" HTTP/1.1\r\nHost: "));
+    if (!e) e = lar_buf_add_slice(b, lar_slice_cstr(u->url.authority));
+    if (!e) e = lar_buf_add_slice(b, LAR_SLICE("\r\n"));
     bool own_credential = u->key[0] || x->config->key_count;
     for (uint32_t i = 0; !e && i < h->field_count; i++) {
         const lar_http1_field *f = &h->fields[i];

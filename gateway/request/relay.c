@@ -26,7 +26,9 @@ lar_error lar_exchange_copy_head(lar_exchange *x, int status) {
     lar_buf *b = &x->out_head;
     b->len = 0;
     bool sse = x->relay == RELAY_SSE, has_cache_control = false;
-    lar_error e = lar_buf_printf(b, "HTTP/1.1 %d ", status);
+    char code[4] = {(char)('0' + status / 100 % 10), (char)('0' + status / 10 % 10), (char)('0' + status % 10), ' '};
+    lar_error e = lar_buf_add_slice(b, LAR_SLICE("HTTP/1.1 "));
+    if (!e) e = lar_buf_add(b, code, sizeof code);
     lar_slice reason = status == h->status ? h->reason : lar_slice_cstr(lar_http1_reason(status));
     if (!e) e = lar_buf_add_slice(b, reason);
     if (!e) e = lar_buf_add_slice(b, LAR_SLICE("\r\n"));

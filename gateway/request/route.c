@@ -190,14 +190,12 @@ static lar_digest salted(const lar_digest *salt, lar_slice what) {
     return lar_digest_of(lar_slice_of(both, sizeof both));
 }
 
-lar_error lar_route_tenant(const lar_config *c, const lar_http1_head *h, const lar_digest *salt, uint64_t *tenant,
-                           lar_digest *scope) {
+lar_error lar_route_tenant(const lar_config *c, const lar_http1_head *h, const lar_digest *salt, lar_tenant *out) {
     lar_slice credential = lar_route_credential(h);
-    *tenant = 0;
-    *scope = salted(salt, credential);
+    *out = (lar_tenant){.scope = salted(salt, credential)};
     lar_digest d = lar_digest_of(credential);
     if (!c->key_count) {
-        if (credential.len) *tenant = lar_digest_short(&d);
+        if (credential.len) out->fingerprint = lar_digest_short(&d);
         return LAR_OK;
     }
     const lar_key_config *found = NULL;
@@ -206,8 +204,27 @@ lar_error lar_route_tenant(const lar_config *c, const lar_http1_head *h, const l
     }
     if (!credential.len || !found) return LAR_UNAUTHORIZED;
     lar_digest name = lar_digest_of(lar_slice_cstr(found->tenant));
-    *tenant = lar_digest_short(&name);
-    *scope = salted(salt, lar_slice_cstr(found->tenant));
+    out->fingerprint = lar_digest_short(&name);
+    out->scope = salted(salt, lar_slice_cstr(found->tenant));
+    return LAR_OK;
+}
+
+lar_error lar_route_tenant_memo(const lar_config *c, const lar_http1_head *h, const lar_digest *salt,
+                                lar_tenant_memo *memo, lar_tenant *out) {
+    lar_hash seed;
+    memcpy(seed.bytes, memo->seed, sizeof seed.bytes);
+    lar_hash key = lar_hash_chain(seed, lar_route_credential(h));
+    size_t at = lar_hash_low(key) % LAR_TENANT_MEMO_SLOTS;
+    if (memo->slots[at].used && lar_hash_eq(memo->slots[at].key, key)) {
+        *out = (lar_tenant){.fingerprint = memo->slots[at].tenant, .scope = memo->slots[at].scope};
+        return LAR_OK;
+    }
+    lar_error e = lar_route_tenant(c, h, salt, out);
+    if (e) return e;
+    memo->slots[at].key = key;
+    memo->slots[at].scope = out->scope;
+    memo->slots[at].tenant = out->fingerprint;
+    memo->slots[at].used = true;
     return LAR_OK;
 }
 

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/hash.h"
 #include "gateway/config/config.h"
 #include "gateway/http1/http1.h"
 
@@ -28,10 +29,28 @@ const char *lar_route_alias(const lar_config *c, lar_slice model);
 
 /* The credential a client sent: bearer token, x-api-key or api-key; empty if none. Borrows the head. */
 lar_slice lar_route_credential(const lar_http1_head *h);
-/* Compares with every configured key in constant time. UNAUTHORIZED if keys are configured and none fits.
- * *tenant gets the fingerprint (0: no credential), *scope a digest that only this tenant has. */
+typedef struct lar_tenant {
+    uint64_t fingerprint; /* for records and logs; 0: no credential */
+    lar_digest scope;     /* what only this tenant has */
+} lar_tenant;
+/* Compares with every configured key in constant time. UNAUTHORIZED if keys are configured and none fits. */
 LAR_MUST_USE lar_error lar_route_tenant(const lar_config *c, const lar_http1_head *h, const lar_digest *salt,
-                                        uint64_t *tenant, lar_digest *scope);
+                                        lar_tenant *out);
+/* The last tenants of one loop, so that the digests of a credential are worked out once and not at each request. Only
+ * accepted credentials are kept, and of them only a keyed hash. Zero-initialised; belongs to one configuration. */
+enum { LAR_TENANT_MEMO_SLOTS = 64 };
+typedef struct lar_tenant_memo {
+    struct {
+        lar_hash key;
+        lar_digest scope;
+        uint64_t tenant;
+        bool used;
+    } slots[LAR_TENANT_MEMO_SLOTS];
+    uint64_t seed[2]; /* random: nobody can choose what collides */
+} lar_tenant_memo;
+/* lar_route_tenant through the memo. */
+LAR_MUST_USE lar_error lar_route_tenant_memo(const lar_config *c, const lar_http1_head *h, const lar_digest *salt,
+                                             lar_tenant_memo *memo, lar_tenant *out);
 /* Host checks of X-03: HTTP_HOST if a loopback listener is spoken to by another name. */
 LAR_MUST_USE lar_error lar_route_host(const lar_config *c, const lar_http1_head *h, bool loopback_only);
 /* The value for Access-Control-Allow-Origin, or empty: CORS is off or the origin is not allowed. */
