@@ -60,13 +60,16 @@ typedef struct lar_upstream_config {
     int inject_usage;                /* -1 = as the profile says, 0, 1 */
 } lar_upstream_config;
 
-/* First matching route wins; without routes everything goes to the first upstream. */
+/* The routes with the longest prefix that fits the path come first (without one that fits: those without a prefix), and
+ * among them the first in order whose model and header fit too. If none does: the first of that prefix; without a
+ * prefix, the first upstream and no route. Without routes everything goes to the first upstream. */
 typedef struct lar_route_config {
     const char *prefix;                     /* "" = any; "/team-a" is cut off before the path goes on */
     const char *model;                      /* pattern with '*', "" = any */
     const char *header_name, *header_value; /* "" = any */
     uint32_t upstream;                      /* index */
     bool pass_through;                      /* paths that are no known endpoint are allowed under this prefix */
+    int canon;                              /* a lar_canon_mode, or -1: as canon.mode says */
 } lar_route_config;
 
 /* A client key of larder's own. Only its digest is kept. */
@@ -125,8 +128,8 @@ LAR_MUST_USE lar_error lar_config_reload(const lar_config *now, lar_config **out
 bool lar_config_is_flag(const char *name);
 /* NULL is allowed. Credentials are wiped. */
 void lar_config_free(lar_config *c);
-/* For a reload: appends the names of the options and lists that differ and need a restart, separated by blanks; returns
- * how many. */
+/* For a reload: appends the names of what differs and needs a restart, separated by blanks; returns how many. These are
+ * the BOOT options, "listen", and "tls.cert" where TLS would be turned on or off. */
 uint32_t lar_config_restart_names(const lar_config *now, const lar_config *next, lar_buf *out);
 
 /* The URL of an upstream. `path` keeps what was written but for trailing slashes: whoever joins it with a request's

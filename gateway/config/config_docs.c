@@ -141,9 +141,14 @@ static const char markdown_head[] =
     "file (one line, at most 8 KiB, printable ASCII without blanks). Messages about a configuration never\n"
     "repeat a value.\n"
     "\n"
-    "**Reload.** On SIGHUP all sources are read again. A configuration with a mistake changes nothing; the\n"
-    "log says why, with file and line. Options marked *reload* are taken over at once. The others, and the\n"
-    "lists below, keep their old value until larder is started again; the log names those that differ.\n"
+    "**Reload.** On SIGHUP the file, and every file that it names, is read again and swapped in as a whole. A\n"
+    "configuration with a mistake changes nothing; the log says why, with file and line. Everything is taken\n"
+    "over but `listen` and the options marked *restart*: they keep their value until larder is started again,\n"
+    "and the log names those that differ (`reload_needs_restart`). Requests that had begun end with the\n"
+    "upstreams, keys and limits they began with, and `limits.*` of the head and the body hold for connections\n"
+    "accepted from then on. The environment of a running process does not change: a key that is to be\n"
+    "replaced without a restart comes from a file. A certificate is also read again within seconds after its\n"
+    "file was changed, without SIGHUP.\n"
     "\n"
     "**Exit status** of `larder`: 0 done, 1 failed, 2 wrong usage, 3 invalid configuration.\n"
     "\n"
@@ -170,8 +175,9 @@ static const char upstream_text[] =
 
 static const char route_text[] =
     "A list. The longest prefix that fits the path counts first; among the routes with that prefix (or, where\n"
-    "none fits, among those without one) the first whose model and header fit too. If the prefix fits and no\n"
-    "other condition does, the first route with that prefix is taken; without a prefix, the first upstream.\n"
+    "none fits, among those without one) the first in order whose model and header fit too. If the prefix fits\n"
+    "and no other condition does, the first route with that prefix is taken; without a prefix, the first\n"
+    "upstream, with `canon.mode` as it is.\n"
     "Without any routes everything goes to the first upstream, and other paths under `/v1/` are passed through.";
 
 static const char key_text[] =
@@ -249,10 +255,11 @@ static const char sample_head[] =
 
 static const char sample_lists[] =
     "\n"
-    "# Which requests go where; the first route whose conditions all hold. Without routes: the first upstream.\n"
+    "# Which requests go where: the longest prefix that fits, then the first route whose other conditions all hold.\n"
+    "# Without routes: the first upstream.\n"
     "#routes:\n"
-    "  #- {prefix: /team-a, model: \"*\", upstream: deepseek, pass_through: false}\n"
-    "  #- {header: {name: X-Env, value: test}, upstream: deepseek}\n"
+    "  #- {prefix: /team-a, model: \"*\", upstream: deepseek, pass_through: false, canon: inherit}\n"
+    "  #- {header: {name: X-Env, value: test}, upstream: deepseek, canon: report}\n"
     "\n"
     "# larder's own client keys; with one or more, other requests are answered 401. One of env, file and sha256 each.\n"
     "#keys:\n"

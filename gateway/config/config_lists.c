@@ -269,7 +269,8 @@ static lar_error take_route(lar_loader *l, const lar_route_raw *raw, const lar_m
     *route = (lar_route_config){.model = raw->model,
                                 .header_name = raw->header_name,
                                 .header_value = raw->header_value,
-                                .pass_through = raw->pass_through};
+                                .pass_through = raw->pass_through,
+                                .canon = (int)raw->canon - 1};
     *field = "prefix";
     lar_error e = take_prefix(l, raw->prefix, &route->prefix, why);
     if (e) return e;

@@ -12,6 +12,7 @@
 #include "gateway/config/option_value.h"
 
 static const char *const canon_names[] = {"off", "report", "on", NULL};
+static const char *const route_canon_names[] = {"inherit", "off", "report", "on", NULL}; /* inherit, then canon_names */
 static const char *const log_level_names[] = {"error", "warn", "info", "debug", NULL};
 static const char *const log_format_names[] = {"logfmt", "json", NULL};
 static const char *const tristate_names[] = {"auto", "off", "on", NULL};

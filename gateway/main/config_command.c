@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "gateway/request/serve.h"
+
 enum { PAGE_BYTES_MAX = 1 << 20 };
 
 static lar_exit print_page(lar_error (*page)(lar_buf *out)) {
@@ -80,7 +82,12 @@ lar_exit lar_command_load(int argc, char **argv, int first, lar_config **out) {
 static lar_exit check(int argc, char **argv, int first) {
     lar_config *c = NULL;
     lar_exit code = lar_command_load(argc, argv, first, &c);
-    if (c)
+    lar_diag d = {0};
+    lar_error e = c ? lar_serve_check(c, &d) : LAR_OK;
+    if (e) {
+        (void)fprintf(stderr, "larder: %s\n", *d.text ? d.text : lar_error_text(e));
+        code = e == LAR_CONFIG ? LAR_EXIT_CONFIG : LAR_EXIT_FAILED;
+    } else if (c)
         (void)printf("the configuration is valid: %u listener(s), %u upstream(s), %u route(s), %u key(s)\n",
                      (unsigned)c->listen_count, (unsigned)c->upstream_count, (unsigned)c->route_count,
                      (unsigned)c->key_count);

@@ -11,7 +11,7 @@ typedef enum lar_exit { LAR_EXIT_OK, LAR_EXIT_FAILED, LAR_EXIT_USAGE, LAR_EXIT_C
  * and printed. */
 lar_exit lar_command_load(int argc, char **argv, int first, lar_config **out);
 
-/* argv[0] is the command's own name. Both return a lar_exit. */
+/* argv[0] is the command's own name. `check` also reads the certificates that `serve` would. Both return a lar_exit. */
 int lar_command_config(int argc, char **argv);
 int lar_command_check(int argc, char **argv);
 

@@ -62,6 +62,12 @@ static int choose_alpn(SSL *ssl, const unsigned char **out, unsigned char *out_l
     return SSL_TLSEXT_ERR_OK;
 }
 
+/* Nobody can be asked: without this OpenSSL would wait at the terminal, on a reload too. */
+static int no_passphrase(char *buf, int size, int rwflag, void *arg) {
+    (void)buf, (void)size, (void)rwflag, (void)arg;
+    return -1;
+}
+
 static lar_tls_context *context_new(const SSL_METHOD *method) {
     lar_tls_context *c = calloc(1, sizeof *c);
     if (!c) return NULL;
@@ -74,6 +80,7 @@ static lar_tls_context *context_new(const SSL_METHOD *method) {
     }
     SSL_CTX_set_mode(c->ctx,
                      SSL_MODE_RELEASE_BUFFERS | SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+    SSL_CTX_set_default_passwd_cb(c->ctx, no_passphrase);
     SSL_CTX_set_options(c->ctx, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION | SSL_OP_IGNORE_UNEXPECTED_EOF);
     return c;
 }
@@ -115,7 +122,7 @@ lar_error lar_tls_server_new(const char *cert_file, const char *key_file, lar_tl
     if (SSL_CTX_use_certificate_chain_file(c->ctx, cert_file) != 1)
         e = ssl_fail(LAR_CONFIG, d, "tls.cert cannot be read as a PEM chain");
     else if (SSL_CTX_use_PrivateKey_file(c->ctx, key_file, SSL_FILETYPE_PEM) != 1)
-        e = ssl_fail(LAR_CONFIG, d, "tls.key cannot be read as a PEM private key");
+        e = ssl_fail(LAR_CONFIG, d, "tls.key cannot be read as a PEM private key without a passphrase");
     else if (SSL_CTX_check_private_key(c->ctx) != 1) e = ssl_fail(LAR_CONFIG, d, "tls.key does not belong to tls.cert");
     if (e) {
         lar_tls_context_unref(c);

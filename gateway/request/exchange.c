@@ -118,6 +118,7 @@ static void clear(lar_exchange *x) {
     x->budget_bytes = 0;
     x->understood = x->head_request = x->client_is_10 = x->keep_alive = false;
     x->upstream = NULL;
+    x->rule = NULL;
     x->lease.fresh_only = x->lease.reused = false;
     x->edits = NULL;
     x->iov = NULL;

@@ -63,6 +63,7 @@ struct lar_exchange {
 
     /* towards the upstream */
     const lar_upstream_config *upstream;
+    const lar_route_config *rule; /* the route that chose it, NULL: none */
     uint32_t upstream_index;
     lar_lease lease;
     lar_buf up_head; /* the head that goes upstream */

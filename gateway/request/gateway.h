@@ -30,8 +30,9 @@ typedef struct lar_generation {
     bool loopback_only; /* every listener is on a loopback address and no client key is set */
 } lar_generation;
 
-/* CONFIG (a CA file that cannot be read...) or NO_MEMORY with detail; on an error `c` stays the caller's. */
-LAR_MUST_USE lar_error lar_generation_new(lar_config *c, bool owns_config, lar_generation **out, lar_diag *d);
+/* `boot` is the configuration whose listeners are open. The generation takes `c`, but for `boot` itself, which is
+ * borrowed. CONFIG (a CA file that cannot be read...) or NO_MEMORY with detail; on an error `c` stays the caller's. */
+LAR_MUST_USE lar_error lar_generation_new(lar_config *c, const lar_config *boot, lar_generation **out, lar_diag *d);
 lar_generation *lar_generation_ref(lar_generation *g);
 void lar_generation_unref(lar_generation *g);
 
@@ -41,6 +42,7 @@ typedef struct lar_pool_set {
     lar_pool **pools; /* one an upstream */
     uint32_t users;   /* exchanges */
     lar_tenant_memo tenants;
+    bool closed;               /* the pools are */
     struct lar_pool_set *next; /* in loop->old_sets */
 } lar_pool_set;
 
@@ -75,7 +77,8 @@ typedef struct lar_loop {
     uint32_t listener_count;
     lar_stream_scratch *scratch;
     lar_pool_set *set;      /* of the generation in force on this loop */
-    lar_pool_set *old_sets; /* replaced; freed once nobody uses them */
+    lar_pool_set *old_sets; /* replaced; closed once their last request has ended, then freed */
+    uv_timer_t sweep_timer; /* runs while there are old sets */
     lar_norm_cache *norm_cache;
     lar_json json;       /* the body that is being prepared; no request needs its tree afterwards */
     lar_client *clients; /* all of this loop, newest first */
@@ -97,6 +100,8 @@ void lar_loop_stop(lar_loop *l);
 void lar_loop_join(lar_loop *l);
 /* After join, or after a failed open. */
 void lar_loop_release(lar_loop *l);
+/* The memo for a request of that set. NULL for a replaced one: what the memo says holds for the rules now in force. */
+lar_norm_cache *lar_loop_norm_cache(const lar_loop *l, const lar_pool_set *set);
 /* The last client of a stopping loop is gone: pools close, the loop ends. */
 void lar_loop_client_gone(lar_loop *l);
 

@@ -17,13 +17,14 @@ static lar_error open_tls(lar_generation *g, lar_diag *d) {
     for (uint32_t i = 0; i < c->upstream_count; i++) {
         const lar_upstream_config *u = &c->upstreams[i];
         if (!u->url.tls) continue;
-        lar_error e = lar_tls_client_new(u->url.host, u->url.host_is_ip, u->ca_file, &g->upstream_tls[i], d);
-        if (e) return e;
+        lar_diag why = {{0}, 0, 0};
+        lar_error e = lar_tls_client_new(u->url.host, u->url.host_is_ip, u->ca_file, &g->upstream_tls[i], &why);
+        if (e) return lar_fail(e, d, "upstream %s: %s", u->name, why.text);
     }
     return LAR_OK;
 }
 
-lar_error lar_generation_new(lar_config *c, bool owns_config, lar_generation **out, lar_diag *d) {
+lar_error lar_generation_new(lar_config *c, const lar_config *boot, lar_generation **out, lar_diag *d) {
     *out = NULL;
     lar_generation *g = calloc(1, sizeof *g);
     if (!g) return lar_fail(LAR_NO_MEMORY, d, "configuration");
@@ -31,13 +32,13 @@ lar_error lar_generation_new(lar_config *c, bool owns_config, lar_generation **o
     g->config = c;
     g->canon = (lar_canon_options){.mode = (lar_canon_mode)c->canon, .rules_off = c->rules_off_bits};
     g->loopback_only = c->key_count == 0;
-    for (uint32_t i = 0; i < c->listen_count; i++) g->loopback_only &= is_loopback(c->listens[i].host);
+    for (uint32_t i = 0; i < boot->listen_count; i++) g->loopback_only &= is_loopback(boot->listens[i].host);
     lar_error e = open_tls(g, d);
     if (e) {
         lar_generation_unref(g);
         return e;
     }
-    g->owns_config = owns_config;
+    g->owns_config = c != boot;
     *out = g;
     return LAR_OK;
 }

@@ -9,18 +9,20 @@
 #include "gateway/net/listener.h"
 #include "gateway/request/client.h"
 
-enum { NORM_CACHE_ENTRIES = 1 << 13 };
+enum { NORM_CACHE_ENTRIES = 1 << 13, SWEEP_MS = 1000 };
 
 static void close_handle(uv_handle_t *h) {
     if (!uv_is_closing(h)) uv_close(h, NULL);
 }
 
 static void set_close(lar_pool_set *set) {
+    if (set->closed) return;
+    set->closed = true;
     for (uint32_t i = 0; i < set->generation->config->upstream_count; i++) lar_pool_close(set->pools[i]);
 }
 
 static bool set_is_quiet(const lar_pool_set *set) {
-    if (set->users) return false;
+    if (set->users || !set->closed) return false;
     for (uint32_t i = 0; i < set->generation->config->upstream_count; i++) {
         if (!lar_pool_quiet(set->pools[i])) return false;
     }
@@ -64,10 +66,13 @@ static lar_pool_set *set_new(lar_loop *l, lar_generation *generation) {
     return NULL;
 }
 
-/* Sets that were replaced go once their last request and connection are gone; looked at whenever that may be. */
+/* Sets that were replaced go once their last request and connection are gone. Their pools stay open until then: a
+ * request whose body was still on its way at the reload asks them for a connection later. Never called from inside an
+ * event of a pool, which may be what is freed here. */
 static void sweep_sets(lar_loop *l) {
     for (lar_pool_set **link = &l->old_sets; *link;) {
         lar_pool_set *set = *link;
+        if (!set->users) set_close(set);
         if (!set_is_quiet(set)) {
             link = &set->next;
             continue;
@@ -81,7 +86,9 @@ static void end_pools(lar_loop *l) {
     if (l->pools_closed) return;
     l->pools_closed = true;
     set_close(l->set);
+    for (lar_pool_set *set = l->old_sets; set; set = set->next) set_close(set);
     lar_exchange_free_spares(l);
+    close_handle((uv_handle_t *)&l->sweep_timer);
     close_handle((uv_handle_t *)&l->stop_timer);
     close_handle((uv_handle_t *)&l->stop);
     close_handle((uv_handle_t *)&l->reload);
@@ -94,18 +101,41 @@ static lar_generation *newest(lar_gateway *g) {
     return generation;
 }
 
-static void on_reload(uv_async_t *a) {
-    lar_loop *l = a->data;
-    lar_generation *generation = newest(l->gateway);
-    lar_pool_set *set = l->stopping || generation == l->set->generation ? NULL : set_new(l, generation);
-    lar_generation_unref(generation);
+static void on_sweep(uv_timer_t *t) {
+    lar_loop *l = t->data;
     sweep_sets(l);
-    if (!set) return;
+    if (!l->old_sets) (void)uv_timer_stop(t);
+}
+
+/* With other rules a text has another memo; without memory for one there is none, and requests go without. */
+static void take_set(lar_loop *l, lar_pool_set *set) {
     lar_pool_set *old = l->set;
+    if (set->generation->canon.rules_off != old->generation->canon.rules_off) {
+        lar_norm_cache_free(l->norm_cache);
+        l->norm_cache = lar_norm_cache_new(NORM_CACHE_ENTRIES);
+    }
     l->set = set;
     old->next = l->old_sets;
     l->old_sets = old;
-    set_close(old);
+}
+
+static void on_reload(uv_async_t *a) {
+    lar_loop *l = a->data;
+    lar_generation *generation = newest(l->gateway);
+    if (!l->stopping && generation != l->set->generation) {
+        lar_pool_set *set = set_new(l, generation);
+        if (set) take_set(l, set);
+        else
+            LAR_LOG(l->gateway->log, LAR_LOG_ERROR, "reload_failed", LAR_F_CSTR("detail", "out of memory"),
+                    LAR_F_INT("loop", l->index));
+        sweep_sets(l);
+        if (l->old_sets) LAR_ASSERT(uv_timer_start(&l->sweep_timer, on_sweep, SWEEP_MS, SWEEP_MS) == 0);
+    }
+    lar_generation_unref(generation);
+}
+
+lar_norm_cache *lar_loop_norm_cache(const lar_loop *l, const lar_pool_set *set) {
+    return set == l->set ? l->norm_cache : NULL;
 }
 
 void lar_loop_reload(lar_loop *l) { (void)uv_async_send(&l->reload); }
@@ -166,8 +196,9 @@ lar_error lar_loop_open(lar_loop *l, lar_gateway *g, uint32_t index, const uint1
     if (uv_loop_init(&l->uv) != 0) return lar_fail(LAR_NO_MEMORY, d, "event loop");
     LAR_ASSERT(uv_async_init(&l->uv, &l->stop, on_stop) == 0);
     LAR_ASSERT(uv_timer_init(&l->uv, &l->stop_timer) == 0);
+    LAR_ASSERT(uv_timer_init(&l->uv, &l->sweep_timer) == 0);
     LAR_ASSERT(uv_async_init(&l->uv, &l->reload, on_reload) == 0);
-    l->stop.data = l->reload.data = l->stop_timer.data = l;
+    l->stop.data = l->reload.data = l->stop_timer.data = l->sweep_timer.data = l;
     lar_json_init(&l->json);
     l->scratch = malloc(sizeof *l->scratch);
     l->norm_cache = lar_norm_cache_new(NORM_CACHE_ENTRIES);
@@ -200,6 +231,7 @@ void lar_loop_join(lar_loop *l) { (void)pthread_join(l->thread, NULL); }
 void lar_loop_release(lar_loop *l) {
     if (!l->scratch) return; /* it was never opened */
     if (l->set) end_pools(l);
+    close_handle((uv_handle_t *)&l->sweep_timer);
     close_handle((uv_handle_t *)&l->stop_timer);
     close_handle((uv_handle_t *)&l->stop);
     close_handle((uv_handle_t *)&l->reload);

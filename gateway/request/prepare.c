@@ -57,13 +57,14 @@ static lar_hash scope_hash(const lar_exchange *x) {
 /* Canonicalisation never refuses a request: on any error the body goes on untouched. */
 static void canonicalise(lar_exchange *x) {
     lar_gateway *g = x->loop->gateway;
-    const lar_canon_options *options = &x->set->generation->canon;
-    if (options->mode == LAR_CANON_OFF) return;
+    lar_canon_options options = x->set->generation->canon;
+    if (x->rule && x->rule->canon >= 0) options.mode = (lar_canon_mode)x->rule->canon;
+    if (options.mode == LAR_CANON_OFF) return;
     uint64_t t0 = lar_clock_mono_ns();
     lar_canon_in in = {.view = &x->view,
-                       .options = options,
+                       .options = &options,
                        .memory = g->memory.get ? &g->memory : NULL,
-                       .cache = x->loop->norm_cache,
+                       .cache = lar_loop_norm_cache(x->loop, x->set),
                        .scope = scope_hash(x),
                        .now_ms = x->record.time_ms};
     if (lar_canon_run(&in, &x->arena, &x->canon) != LAR_OK) {
@@ -227,7 +228,7 @@ lar_error lar_exchange_prepare(lar_exchange *x, lar_diag *d) {
     if (e) return e;
     const char *alias = model.len ? lar_route_alias(x->config, model) : NULL;
     lar_slice routed = alias ? lar_slice_cstr(alias) : model;
-    x->upstream_index = lar_route_upstream(x->config, &x->route, x->head, routed);
+    x->upstream_index = lar_route_upstream(x->config, &x->route, x->head, routed, &x->rule);
     LAR_ASSERT(x->upstream_index < x->config->upstream_count);
     x->upstream = &x->config->upstreams[x->upstream_index];
     copy_name(x->record.route, lar_slice_cstr(x->route.name));

@@ -153,7 +153,8 @@ static bool matches(const char *pattern, lar_slice text) {
     return p == n;
 }
 
-uint32_t lar_route_upstream(const lar_config *c, const lar_route *r, const lar_http1_head *h, lar_slice model) {
+uint32_t lar_route_upstream(const lar_config *c, const lar_route *r, const lar_http1_head *h, lar_slice model,
+                            const lar_route_config **matched) {
     for (uint32_t i = 0; i < c->route_count; i++) {
         const lar_route_config *rule = &c->routes[i];
         if (rule->prefix[0] && (!r->rule || strcmp(rule->prefix, r->rule->prefix) != 0)) continue;
@@ -161,8 +162,10 @@ uint32_t lar_route_upstream(const lar_config *c, const lar_route *r, const lar_h
         if (rule->model[0] && !matches(rule->model, model)) continue;
         if (rule->header_name[0] && !lar_slice_eq_cstr(lar_http1_get(h, rule->header_name), rule->header_value))
             continue;
+        *matched = rule;
         return rule->upstream;
     }
+    *matched = r->rule;
     return r->rule ? r->rule->upstream : 0;
 }
 

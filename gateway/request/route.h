@@ -22,8 +22,10 @@ typedef struct lar_route {
  * HTTP_SYNTAX: a target that climbs or hides its path (X-10). */
 LAR_MUST_USE lar_error lar_route_find(const lar_config *c, const lar_http1_head *h, lar_route *out, const char **allow);
 
-/* The upstream for a model ("" if none is named). */
-uint32_t lar_route_upstream(const lar_config *c, const lar_route *r, const lar_http1_head *h, lar_slice model);
+/* The upstream for a model ("" if none is named). *matched gets the route that said so; NULL: none did, and it is the
+ * first upstream. */
+uint32_t lar_route_upstream(const lar_config *c, const lar_route *r, const lar_http1_head *h, lar_slice model,
+                            const lar_route_config **matched);
 /* The model to ask for in place of `model`; NULL if it is no alias. */
 const char *lar_route_alias(const lar_config *c, lar_slice model);
 

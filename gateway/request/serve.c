@@ -23,6 +23,7 @@ typedef struct serve {
     uv_loop_t main;
     uv_signal_t on_term, on_int, on_hup;
     uv_fs_poll_t cert_poll, key_poll;
+    lar_generation *cert_from; /* whose tls.cert and tls.key are in force; NULL: plain HTTP, until the end */
     lar_volatile_memory *volatile_memory;
     lar_admin *admin;
     lar_loop *loops;
@@ -45,32 +46,45 @@ static void *join_loops(serve *s) {
 
 /* -- certificates --------------------------------------------------------------------------------------------- */
 
-static lar_error load_listener_cert(serve *s, const lar_config *c, lar_diag *d) {
-    if (!c->tls_cert[0] && !c->tls_key[0]) return LAR_OK;
-    if (!c->tls_cert[0] || !c->tls_key[0]) return lar_fail(LAR_CONFIG, d, "tls.cert and tls.key go together");
-    lar_tls_context *fresh;
-    lar_error e = lar_tls_server_new(c->tls_cert, c->tls_key, &fresh, d);
-    if (e) return e;
+/* *out is NULL for plain HTTP. */
+static lar_error read_cert(const lar_config *c, lar_tls_context **out, lar_diag *d) {
+    *out = NULL;
+    return c->tls_cert[0] ? lar_tls_server_new(c->tls_cert, c->tls_key, out, d) : LAR_OK;
+}
+
+/* For connections that come from now on. */
+static void put_cert(serve *s, lar_tls_context *fresh) {
     (void)pthread_mutex_lock(&s->g.lock);
     lar_tls_context *old = s->g.listener_tls;
     s->g.listener_tls = fresh;
     (void)pthread_mutex_unlock(&s->g.lock);
     lar_tls_context_unref(old);
-    return LAR_OK;
-}
-
-static void reload_cert(serve *s) {
-    lar_diag d = {{0}, 0, 0};
-    const lar_config *c = s->g.generation->config; /* this thread is the only one that changes it */
-    lar_error e = load_listener_cert(s, c, &d);
-    if (e) /* half-written files are common while a certificate is renewed: the old one stays */
-        LAR_LOG(s->g.log, LAR_LOG_WARN, "certificate_not_reloaded", LAR_F_CSTR("detail", d.text));
-    else LAR_LOG(s->g.log, LAR_LOG_INFO, "certificate_reloaded", LAR_F_CSTR("file", c->tls_cert));
 }
 
 static void on_cert_change(uv_fs_poll_t *p, int status, const uv_stat_t *before, const uv_stat_t *now) {
     (void)before, (void)now;
-    if (status == 0) reload_cert(p->data);
+    if (status != 0) return;
+    serve *s = p->data;
+    lar_diag d = {{0}, 0, 0};
+    lar_tls_context *fresh = NULL;
+    const lar_config *c = s->cert_from->config;
+    if (read_cert(c, &fresh, &d)) { /* half-written files are common in a renewal: the old certificate stays */
+        LAR_LOG(s->g.log, LAR_LOG_WARN, "certificate_not_reloaded", LAR_F_CSTR("detail", d.text));
+        return;
+    }
+    put_cert(s, fresh);
+    LAR_LOG(s->g.log, LAR_LOG_INFO, "certificate_reloaded", LAR_F_CSTR("file", c->tls_cert));
+}
+
+/* Watches the files that `g` names, in place of others before. */
+static void watch_cert(serve *s, lar_generation *g) {
+    lar_generation_unref(s->cert_from);
+    s->cert_from = lar_generation_ref(g);
+    (void)uv_fs_poll_stop(&s->cert_poll);
+    (void)uv_fs_poll_stop(&s->key_poll);
+    if (uv_fs_poll_start(&s->cert_poll, on_cert_change, g->config->tls_cert, CERT_POLL_MS) != 0 ||
+        uv_fs_poll_start(&s->key_poll, on_cert_change, g->config->tls_key, CERT_POLL_MS) != 0)
+        LAR_LOG(s->g.log, LAR_LOG_WARN, "certificate_not_watched", LAR_F_CSTR("file", g->config->tls_cert));
 }
 
 /* -- signals ---------------------------------------------------------------------------------------------------- */
@@ -119,16 +133,26 @@ static void name_restart_options(serve *s, const lar_config *next) {
     lar_buf_release(&names);
 }
 
-/* Read, validate, swap at once: everything, or nothing (the old configuration stays in force). */
+/* Read, validate, swap at once: everything, or nothing (the old configuration stays in force). Whether the listener
+ * speaks TLS is settled at start: one that is new is only looked at,
+ * and one that is gone stays in force. */
 static lar_error reload(serve *s, lar_diag *d) {
     lar_config *next = NULL;
     lar_generation *fresh = NULL;
+    lar_tls_context *cert = NULL;
     lar_error e = lar_config_reload(s->g.generation->config, &next, d);
-    if (!e) e = load_listener_cert(s, next, d);
-    if (!e) e = lar_generation_new(next, true, &fresh, d);
+    if (!e) e = read_cert(next, &cert, d);
+    if (!e) e = lar_generation_new(next, s->g.boot, &fresh, d);
     if (e) {
+        lar_tls_context_unref(cert);
         lar_config_free(next);
         return e;
+    }
+    if (cert && s->cert_from) {
+        put_cert(s, cert);
+        watch_cert(s, fresh);
+    } else {
+        lar_tls_context_unref(cert);
     }
     atomic_store(&s->g.access_log, next->log_access);
     lar_log_set_level(s->g.log, (lar_log_level)next->log_level);
@@ -163,12 +187,11 @@ static void watch(serve *s) {
     watch_signal(s, &s->on_term, on_stop_signal, SIGTERM);
     watch_signal(s, &s->on_int, on_stop_signal, SIGINT);
     watch_signal(s, &s->on_hup, on_reload_signal, SIGHUP);
-    if (!s->g.boot->tls_cert[0]) return;
+    if (!s->g.listener_tls) return;
     LAR_ASSERT(uv_fs_poll_init(&s->main, &s->cert_poll) == 0);
     LAR_ASSERT(uv_fs_poll_init(&s->main, &s->key_poll) == 0);
     s->cert_poll.data = s->key_poll.data = s;
-    (void)uv_fs_poll_start(&s->cert_poll, on_cert_change, s->g.boot->tls_cert, CERT_POLL_MS);
-    (void)uv_fs_poll_start(&s->key_poll, on_cert_change, s->g.boot->tls_key, CERT_POLL_MS);
+    watch_cert(s, s->g.generation);
 }
 
 /* -- start -------------------------------------------------------------------------------------------------------- */
@@ -260,6 +283,7 @@ static void release_all(serve *s) {
     for (uint32_t i = 0; i < s->loops_open; i++) lar_loop_release(&s->loops[i]);
     free(s->loops);
     LAR_ASSERT(uv_loop_close(&s->main) == 0);
+    lar_generation_unref(s->cert_from);
     lar_generation_unref(g->generation);
     lar_tls_context_unref(g->listener_tls);
     if (g->store) lar_store_close(g->store);
@@ -270,14 +294,25 @@ static void release_all(serve *s) {
     lar_log_free(g->log);
 }
 
+lar_error lar_serve_check(lar_config *c, lar_diag *d) {
+    lar_generation *g = NULL;
+    lar_tls_context *cert = NULL;
+    lar_error e = lar_generation_new(c, c, &g, d);
+    if (!e) e = read_cert(c, &cert, d);
+    lar_tls_context_unref(cert);
+    lar_generation_unref(g);
+    return e;
+}
+
 lar_error lar_serve_run(lar_config *c, lar_diag *d) {
     tune_malloc();
     (void)signal(SIGPIPE, SIG_IGN);
+    (void)signal(SIGHUP, SIG_IGN); /* until watch(): a reload asked for too early must not end the process */
     serve *s = calloc(1, sizeof *s);
     if (!s) return lar_fail(LAR_NO_MEMORY, d, "start");
     init_gateway(s, c);
-    lar_error e = lar_generation_new(c, false, &s->g.generation, d);
-    if (!e) e = load_listener_cert(s, c, d);
+    lar_error e = lar_generation_new(c, c, &s->g.generation, d);
+    if (!e) e = read_cert(c, &s->g.listener_tls, d);
     if (!e) e = open_store(s, d);
     if (!e) e = open_admin(s, d);
     if (!e) {

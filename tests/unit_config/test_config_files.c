@@ -104,6 +104,9 @@ static void refused(void **state) {
         {UP "routes:\n  - {header: {name: X-A}, upstream: 127.0.0.1}\n", "routes[0].header.name: header needs both"},
         {UP "routes:\n  - {header: {name: \"X A\", value: b}, upstream: 127.0.0.1}\n",
          "routes[0].header.name: is not the name"},
+        {UP "routes:\n  - {canon: maybe, upstream: 127.0.0.1}\n",
+         "t.yaml:4:13: routes[0].canon: must be inherit, off, report or on"},
+        {UP "routes:\n  - {cannon: off, upstream: 127.0.0.1}\n", "routes[0]: unknown name 'cannon'|'canon'?"},
         {UP "routes:\n  - {header: X-A, upstream: 127.0.0.1}\n", "t.yaml:4:14: routes[0].header: must be a map"},
         /* keys and aliases */
         {UP "keys:\n  - {tenant: a}\n", "t.yaml:4:5: keys[0]: needs exactly one"},
@@ -136,7 +139,7 @@ static void everything_at_once(void **state) {
         "  - url: https://api.anthropic.com\n"
         "routes:\n"
         "  - {prefix: /team-a/, model: 'gpt-*', header: {name: X-Env, value: test}, upstream: other, pass_through: "
-        "true}\n"
+        "true, canon: off}\n"
         "  - {prefix: /, pass_through: yes, upstream: api.anthropic.com}\n"
         "keys:\n"
         "  - {tenant: team-a, env: T_TEAM_KEY}\n"
@@ -175,6 +178,8 @@ static void everything_at_once(void **state) {
     assert_string_equal(c->routes[0].header_value, "test");
     assert_int_equal(c->routes[0].upstream, 1);
     assert_true(c->routes[0].pass_through);
+    assert_int_equal(c->routes[0].canon, LAR_CANON_OFF);
+    assert_int_equal(c->routes[1].canon, -1);
     assert_string_equal(c->routes[1].prefix, "");
     assert_int_equal(c->routes[1].upstream, 2);
     lar_digest team = lar_digest_of(LAR_SLICE("team-secret")), empty = lar_digest_of(LAR_SLICE(""));

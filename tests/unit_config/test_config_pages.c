@@ -89,6 +89,8 @@ static void the_sample_is_valid(void **state) {
     if (lar_config_load("full.yaml", NULL, 0, &c, &d)) fail_msg("%s", d.text);
     same_as_defaults(c);
     assert_int_equal(c->route_count, 2);
+    assert_int_equal(c->routes[0].canon, -1);
+    assert_int_equal(c->routes[1].canon, LAR_CANON_REPORT);
     assert_int_equal(c->key_count, 1);
     assert_int_equal(c->alias_count, 1);
     lar_config_free(c);

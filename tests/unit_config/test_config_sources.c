@@ -175,8 +175,8 @@ static void a_reload_reads_the_same_sources(void **state) {
     assert_false(next->log_access);
     lar_buf names;
     lar_buf_init(&names, 1000);
-    assert_int_equal(lar_config_restart_names(c, next, &names), 2);
-    assert_true(lar_slice_eq_cstr(lar_buf_slice(&names), "limits.fields store.bytes"));
+    assert_int_equal(lar_config_restart_names(c, next, &names), 1);
+    assert_true(lar_slice_eq_cstr(lar_buf_slice(&names), "store.bytes"));
     lar_buf_release(&names);
     lar_config_free(c);
     fixture_write("t.yaml", "]", 1);
@@ -187,18 +187,28 @@ static void a_reload_reads_the_same_sources(void **state) {
     lar_config_free(next);
 }
 
-static void lists_that_differ_are_named(void **state) {
+static void only_what_acts_at_start_needs_a_restart(void **state) {
     (void)state;
     static const struct {
         const char *yaml, *names;
     } rows[] = {
         {UP, ""},
         {UP "listen: 127.0.0.1:81\n", "listen"},
-        {UP "    pool: {queue: 3}\n", "upstreams"},
-        {"upstreams:\n  - url: https://127.0.0.1:9\n", "upstreams"},
-        {UP "routes: [{upstream: 127.0.0.1, prefix: /x}]\n", "routes"},
-        {UP "keys: [{tenant: a, sha256: 00000000000000000000000000000000000000000000000000000000000000aa}]\n", "keys"},
-        {UP "aliases: {a: b}\nlisten: 127.0.0.1:81\nthreads: 2\n", "threads listen aliases"},
+        {UP "listen: [127.0.0.1:8080, 127.0.0.1:81]\n", "listen"},
+        {UP "threads: 2\nadmin: {listen: 'off'}\nlog: {format: json}\n", "threads admin.listen log.format"},
+        {UP "store: {dir: /x, bytes: 2MiB, days: 1, memory_days: 1, commit: 20ms, sync: 2s}\n",
+         "store.dir store.bytes store.days store.memory_days store.commit store.sync"},
+        {UP "tls: {cert: t.yaml, key: t.yaml}\n", "tls.cert"},
+        {UP "limits: {connections: 3, head_bytes: 2KiB, fields: 9, body_bytes: 1MiB, buffer_bytes: 2MiB,\n"
+            "  stream_buffer_bytes: 32KiB, json_depth: 9}\n",
+         ""},
+        {UP "timeouts: {head: 1s, body: 1s, client_idle: 1s, write: 1s, shutdown: 1s}\n", ""},
+        {UP "cors: {origins: '*'}\nhosts: '*'\ncanon: {mode: off, rules_off: LR001, scope_header: X-A}\n", ""},
+        {UP "log: {level: debug, access: false}\n", ""},
+        {UP "    pool: {queue: 3}\n", ""},
+        {"upstreams:\n  - url: https://127.0.0.1:9\n", ""},
+        {UP "routes: [{upstream: 127.0.0.1, prefix: /x}]\naliases: {a: b}\n", ""},
+        {UP "keys: [{tenant: a, sha256: 00000000000000000000000000000000000000000000000000000000000000aa}]\n", ""},
     };
     lar_config *plain = load(UP, NULL, 0);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -215,6 +225,24 @@ static void lists_that_differ_are_named(void **state) {
     lar_config_free(plain);
 }
 
+static void other_certificate_files_need_no_restart(void **state) {
+    (void)state;
+    fixture_write("a.pem", "a", 1);
+    fixture_write("b.pem", "b", 1);
+    lar_config *now = load(UP "tls: {cert: a.pem, key: a.pem}\n", NULL, 0);
+    lar_config *next = load(UP "tls: {cert: b.pem, key: b.pem}\n", NULL, 0), *plain = load(UP, NULL, 0);
+    lar_buf names;
+    lar_buf_init(&names, 1000);
+    assert_int_equal(lar_config_restart_names(now, next, &names), 0);
+    assert_int_equal(names.len, 0);
+    assert_int_equal(lar_config_restart_names(now, plain, &names), 1); /* TLS would be gone */
+    assert_true(lar_slice_eq_cstr(lar_buf_slice(&names), "tls.cert"));
+    lar_buf_release(&names);
+    lar_config_free(now);
+    lar_config_free(next);
+    lar_config_free(plain);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_flag_is_enough),
@@ -223,7 +251,8 @@ int main(void) {
         cmocka_unit_test(unknown_names_are_errors),
         cmocka_unit_test(foreign_variables_are_left_alone),
         cmocka_unit_test(a_reload_reads_the_same_sources),
-        cmocka_unit_test(lists_that_differ_are_named),
+        cmocka_unit_test(only_what_acts_at_start_needs_a_restart),
+        cmocka_unit_test(other_certificate_files_need_no_restart),
     };
     return cmocka_run_group_tests(tests, fixture_enter, fixture_leave);
 }
