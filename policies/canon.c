@@ -53,8 +53,9 @@ lar_error lar_canon_run(const lar_canon_in *in, lar_arena *arena, lar_canon_out 
     if (in->options->mode == LAR_CANON_OFF || !is_chat(in->view->protocol) || in->view->segment_count == 0) {
         return lar_splices_finish(&out->splices, in->view->json->body.len);
     }
-    lar_canon *c = lar_arena_zalloc(arena, sizeof *c);
+    lar_canon *c = lar_arena_alloc(arena, sizeof *c);
     if (!c) return LAR_NO_MEMORY;
+    memset(c, 0, offsetof(lar_canon, spans));
     c->in = in;
     c->view = in->view;
     c->json = in->view->json;

@@ -53,7 +53,6 @@ typedef struct lar_canon {
     lar_canon_segment *segments;
     lar_canon_unit *units; /* of the head, where something may be edited */
     uint32_t unit_count;
-    lar_clock_span spans[LAR_CANON_SPANS_MAX];
     uint32_t span_count;
     uint32_t edit_mask; /* bit i: spans[i] is edited */
     lar_slice facts;    /* the block of this request's values, escaped; empty if nothing moved */
@@ -62,6 +61,7 @@ typedef struct lar_canon {
     size_t scratch_nodes;
     char *decoded;
     size_t decoded_bytes;
+    lar_clock_span spans[LAR_CANON_SPANS_MAX]; /* last: only what lies before it is zeroed at the start */
 } lar_canon;
 
 static inline bool lar_canon_rule_on(const lar_canon *c, lar_rule r) { return !(c->in->options->rules_off >> r & 1); }

@@ -5,8 +5,11 @@
  * Memory: connections are malloc'ed and freed in their last close callback. Not here: retries, health. */
 #include <stdlib.h>
 
+#include "base/clock.h"
 #include "base/ensure.h"
 #include "gateway/upstream/pool_internal.h"
+
+enum { RECENT_NS = 500000 };
 
 static void pump(lar_pool *p);
 
@@ -92,6 +95,7 @@ void lar_pool_idle_remove(lar_upstream_conn *c) {
 static void idle_push(lar_pool *p, lar_upstream_conn *c) {
     c->state = CONN_IDLE;
     c->idle_since_ms = uv_now(p->o.loop);
+    c->idle_since_ns = lar_clock_mono_ns();
     c->prev = NULL;
     c->next = p->idle;
     if (p->idle) p->idle->prev = c;
@@ -121,7 +125,9 @@ static lar_upstream_conn *take_idle(lar_pool *p) {
         lar_upstream_conn *c = p->idle;
         lar_pool_idle_remove(c);
         bool old = now - c->idle_since_ms >= c->idle_ms_max;
-        if (!old && lar_resolver_has(&p->resolver, &c->peer) && !lar_stream_stale(&c->stream)) return c;
+        /* one that was busy a moment ago needs no look at its socket */
+        bool recent = lar_clock_mono_ns() - c->idle_since_ns < RECENT_NS;
+        if (!old && lar_resolver_has(&p->resolver, &c->peer) && (recent || !lar_stream_stale(&c->stream))) return c;
         lar_metrics_add(p->o.metrics, LAR_METRIC_UPSTREAM_STALE_TOTAL, 1);
         lar_conn_close(c, LAR_CLOSE_NORMAL);
     }

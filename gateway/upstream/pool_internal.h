@@ -25,6 +25,7 @@ struct lar_upstream_conn {
     uint32_t address_index;
     uint32_t idle_ms_max; /* the upstream's Keep-Alive hint or the configured limit */
     uint64_t idle_since_ms;
+    uint64_t idle_since_ns; /* by the clock itself: the loop's own time may be late (H-02) */
     conn_state state;
     uint8_t open_handles; /* stream, deadline */
     bool counted, used, answered, answer_done, reusable, extra_bytes;
