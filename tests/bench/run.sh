@@ -80,6 +80,10 @@ idle() {
     $2, $3, $6 / 1024, $7 }' "$out/idle.csv"
 }
 
+load=$(cut -d' ' -f1 /proc/loadavg)
+if awk -v load="$load" 'BEGIN { exit !(load > 0.7) }'; then
+  echo "note: the load average is $load before the start: something else uses this machine, latencies will show it"
+fi
 start_peers || exit 1
 status=0
 for part in $PARTS; do
