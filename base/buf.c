@@ -57,6 +57,14 @@ lar_error lar_buf_printf(lar_buf *b, const char *fmt, ...) {
     return LAR_OK;
 }
 
+lar_error lar_buf_add_u64(lar_buf *b, uint64_t v) {
+    char text[20]; /* UINT64_MAX has 20 digits */
+    size_t at = sizeof text;
+    do text[--at] = (char)('0' + v % 10);
+    while (v /= 10);
+    return lar_buf_add(b, text + at, sizeof text - at);
+}
+
 void lar_buf_consume(lar_buf *b, size_t n) {
     LAR_ASSERT(n <= b->len);
     if (n < b->len) memmove(b->ptr, b->ptr + n, b->len - n);

@@ -3,6 +3,7 @@
 #define LARDER_BASE_BUF_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 #include "base/error.h"
 #include "base/slice.h"
@@ -22,6 +23,8 @@ LAR_MUST_USE lar_error lar_buf_reserve(lar_buf *b, size_t more);
 LAR_MUST_USE lar_error lar_buf_add(lar_buf *b, const void *bytes, size_t len);
 LAR_MUST_USE lar_error lar_buf_add_slice(lar_buf *b, lar_slice s);
 LAR_MUST_USE lar_error lar_buf_printf(lar_buf *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* Decimal, without a sign. */
+LAR_MUST_USE lar_error lar_buf_add_u64(lar_buf *b, uint64_t v);
 /* Drops the first n bytes (n <= len). */
 void lar_buf_consume(lar_buf *b, size_t n);
 

@@ -203,7 +203,9 @@ static lar_error build_head(lar_exchange *x, size_t body_bytes) {
     if (!e && x->route.protocol != LAR_PROTOCOL_NONE)
         e = lar_buf_add_slice(b, LAR_SLICE("Accept-Encoding: identity\r\n"));
     bool length = body_bytes || h->method_id == LAR_HTTP1_POST || h->method_id == LAR_HTTP1_PUT || h->has_body;
-    if (!e && length) e = lar_buf_printf(b, "Content-Length: %zu\r\n", body_bytes);
+    if (!e && length) e = lar_buf_add_slice(b, LAR_SLICE("Content-Length: "));
+    if (!e && length) e = lar_buf_add_u64(b, body_bytes);
+    if (!e && length) e = lar_buf_add_slice(b, LAR_SLICE("\r\n"));
     return e ? e : lar_buf_add_slice(b, LAR_SLICE("\r\n"));
 }
 

@@ -64,7 +64,9 @@ static lar_error end_head(lar_exchange *x, int64_t length) {
         if (x->client_is_10) x->keep_alive = false; /* the body ends with the connection (RFC 9112 6.3) */
         if (x->chunked_out) e = lar_buf_add_slice(b, LAR_SLICE("Transfer-Encoding: chunked\r\n"));
     } else if (framed) {
-        e = lar_buf_printf(b, "Content-Length: %lld\r\n", (long long)length);
+        e = lar_buf_add_slice(b, LAR_SLICE("Content-Length: "));
+        if (!e) e = lar_buf_add_u64(b, (uint64_t)length);
+        if (!e) e = lar_buf_add_slice(b, LAR_SLICE("\r\n"));
     }
     if (!e && !x->keep_alive) e = lar_buf_add_slice(b, LAR_SLICE("Connection: close\r\n"));
     if (!e && x->keep_alive && x->client_is_10) e = lar_buf_add_slice(b, LAR_SLICE("Connection: keep-alive\r\n"));

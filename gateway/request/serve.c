@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/ensure.h"
@@ -16,14 +17,20 @@
 #include "gateway/request/gateway.h"
 #include "gateway/request/volatile_memory.h"
 
-enum { LOOPS_MAX = 256, CERT_POLL_MS = 2000 };
+enum { LOOPS_MAX = 256, CERT_LOOK_MS = 2000 };
+
+/* How the files of a certificate were; all zero: not there. */
+typedef struct cert_marks {
+    struct stat cert, key;
+} cert_marks;
 
 typedef struct serve {
     lar_gateway g;
     uv_loop_t main;
     uv_signal_t on_term, on_int, on_hup;
-    uv_fs_poll_t cert_poll, key_poll;
+    uv_timer_t cert_timer;
     lar_generation *cert_from; /* whose tls.cert and tls.key are in force; NULL: plain HTTP, until the end */
+    cert_marks cert_seen;      /* how these files were when they were read last */
     lar_volatile_memory *volatile_memory;
     lar_admin *admin;
     lar_loop *loops;
@@ -61,30 +68,36 @@ static void put_cert(serve *s, lar_tls_context *fresh) {
     lar_tls_context_unref(old);
 }
 
-static void on_cert_change(uv_fs_poll_t *p, int status, const uv_stat_t *before, const uv_stat_t *now) {
-    (void)before, (void)now;
-    if (status != 0) return;
-    serve *s = p->data;
+static struct stat mark(const char *file) {
+    struct stat st;
+    if (stat(file, &st) != 0) memset(&st, 0, sizeof st);
+    return st;
+}
+
+/* Taken before the files are read: a change while they are read is then seen at the next look. */
+static cert_marks mark_cert(const lar_config *c) {
+    return (cert_marks){.cert = mark(c->tls_cert), .key = mark(c->tls_key)};
+}
+
+static bool changed(const struct stat *a, const struct stat *b) {
+    return a->st_dev != b->st_dev || a->st_ino != b->st_ino || a->st_size != b->st_size ||
+           a->st_mtim.tv_sec != b->st_mtim.tv_sec || a->st_mtim.tv_nsec != b->st_mtim.tv_nsec;
+}
+
+static void look_at_cert(uv_timer_t *t) {
+    serve *s = t->data;
+    const lar_config *c = s->cert_from->config;
+    cert_marks now = mark_cert(c);
+    if (!changed(&now.cert, &s->cert_seen.cert) && !changed(&now.key, &s->cert_seen.key)) return;
+    s->cert_seen = now;
     lar_diag d = {{0}, 0, 0};
     lar_tls_context *fresh = NULL;
-    const lar_config *c = s->cert_from->config;
     if (read_cert(c, &fresh, &d)) { /* half-written files are common in a renewal: the old certificate stays */
         LAR_LOG(s->g.log, LAR_LOG_WARN, "certificate_not_reloaded", LAR_F_CSTR("detail", d.text));
         return;
     }
     put_cert(s, fresh);
     LAR_LOG(s->g.log, LAR_LOG_INFO, "certificate_reloaded", LAR_F_CSTR("file", c->tls_cert));
-}
-
-/* Watches the files that `g` names, in place of others before. */
-static void watch_cert(serve *s, lar_generation *g) {
-    lar_generation_unref(s->cert_from);
-    s->cert_from = lar_generation_ref(g);
-    (void)uv_fs_poll_stop(&s->cert_poll);
-    (void)uv_fs_poll_stop(&s->key_poll);
-    if (uv_fs_poll_start(&s->cert_poll, on_cert_change, g->config->tls_cert, CERT_POLL_MS) != 0 ||
-        uv_fs_poll_start(&s->key_poll, on_cert_change, g->config->tls_key, CERT_POLL_MS) != 0)
-        LAR_LOG(s->g.log, LAR_LOG_WARN, "certificate_not_watched", LAR_F_CSTR("file", g->config->tls_cert));
 }
 
 /* -- signals ---------------------------------------------------------------------------------------------------- */
@@ -99,8 +112,7 @@ static void close_main_handles(serve *s) {
     close_handle((uv_handle_t *)&s->on_term);
     close_handle((uv_handle_t *)&s->on_int);
     close_handle((uv_handle_t *)&s->on_hup);
-    close_handle((uv_handle_t *)&s->cert_poll);
-    close_handle((uv_handle_t *)&s->key_poll);
+    close_handle((uv_handle_t *)&s->cert_timer);
 }
 
 static void on_joined(uv_work_t *w, int status) {
@@ -141,6 +153,7 @@ static lar_error reload(serve *s, lar_diag *d) {
     lar_generation *fresh = NULL;
     lar_tls_context *cert = NULL;
     lar_error e = lar_config_reload(s->g.generation->config, &next, d);
+    cert_marks seen = e ? s->cert_seen : mark_cert(next);
     if (!e) e = read_cert(next, &cert, d);
     if (!e) e = lar_generation_new(next, s->g.boot, &fresh, d);
     if (e) {
@@ -150,7 +163,9 @@ static lar_error reload(serve *s, lar_diag *d) {
     }
     if (cert && s->cert_from) {
         put_cert(s, cert);
-        watch_cert(s, fresh);
+        lar_generation_unref(s->cert_from);
+        s->cert_from = lar_generation_ref(fresh);
+        s->cert_seen = seen;
     } else {
         lar_tls_context_unref(cert);
     }
@@ -188,10 +203,10 @@ static void watch(serve *s) {
     watch_signal(s, &s->on_int, on_stop_signal, SIGINT);
     watch_signal(s, &s->on_hup, on_reload_signal, SIGHUP);
     if (!s->g.listener_tls) return;
-    LAR_ASSERT(uv_fs_poll_init(&s->main, &s->cert_poll) == 0);
-    LAR_ASSERT(uv_fs_poll_init(&s->main, &s->key_poll) == 0);
-    s->cert_poll.data = s->key_poll.data = s;
-    watch_cert(s, s->g.generation);
+    s->cert_from = lar_generation_ref(s->g.generation);
+    s->cert_timer.data = s;
+    LAR_ASSERT(uv_timer_init(&s->main, &s->cert_timer) == 0);
+    LAR_ASSERT(uv_timer_start(&s->cert_timer, look_at_cert, CERT_LOOK_MS, CERT_LOOK_MS) == 0);
 }
 
 /* -- start -------------------------------------------------------------------------------------------------------- */
@@ -312,6 +327,7 @@ lar_error lar_serve_run(lar_config *c, lar_diag *d) {
     if (!s) return lar_fail(LAR_NO_MEMORY, d, "start");
     init_gateway(s, c);
     lar_error e = lar_generation_new(c, c, &s->g.generation, d);
+    s->cert_seen = mark_cert(c);
     if (!e) e = read_cert(c, &s->g.listener_tls, d);
     if (!e) e = open_store(s, d);
     if (!e) e = open_admin(s, d);
