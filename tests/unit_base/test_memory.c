@@ -60,6 +60,19 @@ static void an_arena_copies_and_prints(void **state) {
     lar_arena_release(&a);
 }
 
+static void a_buffer_takes_decimal_numbers(void **state) {
+    (void)state;
+    lar_buf b;
+    lar_buf_init(&b, 64);
+    assert_ok(lar_buf_add_u64(&b, 0));
+    assert_ok(lar_buf_add(&b, " ", 1));
+    assert_ok(lar_buf_add_u64(&b, 10203));
+    assert_ok(lar_buf_add(&b, " ", 1));
+    assert_ok(lar_buf_add_u64(&b, UINT64_MAX));
+    assert_slice(lar_buf_slice(&b), LAR_SLICE("0 10203 18446744073709551615"));
+    lar_buf_release(&b);
+}
+
 static void a_buffer_stops_at_its_maximum(void **state) {
     (void)state;
     lar_buf b;
@@ -129,6 +142,7 @@ int main(void) {
         cmocka_unit_test(an_arena_hands_out_aligned_memory_up_to_its_limit),
         cmocka_unit_test(an_arena_grows_and_is_reset),
         cmocka_unit_test(an_arena_copies_and_prints),
+        cmocka_unit_test(a_buffer_takes_decimal_numbers),
         cmocka_unit_test(a_buffer_stops_at_its_maximum),
         cmocka_unit_test(a_buffer_grows_and_keeps_what_it_may),
         cmocka_unit_test(slices_are_compared_and_trimmed),
