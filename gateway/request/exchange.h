@@ -127,7 +127,7 @@ void lar_exchange_free(lar_exchange *x);
 void lar_exchange_wait(lar_exchange *x, uint32_t ms);
 /* finish.c: DRAIN is over. */
 void lar_exchange_drained(lar_exchange *x);
-/* prepare.c: parses, canonicalises, routes by model, builds x->iov. On an error `d` says what the client should read. */
+/* prepare.c: parses, canonicalises, routes by model, builds x->iov. On an error `d` says what the client reads. */
 LAR_MUST_USE lar_error lar_exchange_prepare(lar_exchange *x, lar_diag *d);
 /* relay.c: events of the lease in RELAY and DRAIN. */
 void lar_exchange_on_head(lar_exchange *x);

@@ -66,7 +66,7 @@ bool lar_pool_quiet(const lar_pool *p);
 void lar_pool_free(lar_pool *p);
 
 void lar_lease_init(lar_lease *l, void (*on_event)(void *owner, const lar_lease_event *e), void *owner);
-/* Takes an idle connection, opens one, or waits for one. UPSTREAM_BUSY if the queue is full, SHUTDOWN: no event follows. */
+/* Takes an idle connection, opens one, or waits. UPSTREAM_BUSY (the queue is full) or SHUTDOWN: no event follows. */
 LAR_MUST_USE lar_error lar_lease_acquire(lar_pool *p, lar_lease *l);
 /* Sends a part of the request. With BORROW the bytes must stay until DRAINED, or until the lease is free *and* its
  * connection closed: so after lar_lease_cancel they are not read any more. *unsent as in lar_stream_write. */
