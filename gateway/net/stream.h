@@ -71,8 +71,8 @@ void lar_stream_read_start(lar_stream *s);
 void lar_stream_read_stop(lar_stream *s);
 
 /* Writes or queues all of it. After an error (UPSTREAM_CLOSED: the peer is gone; NO_MEMORY) nothing more can be
- * written; what the peer had sent before is still delivered, then EOF or ERROR. *unsent (may be NULL): not one byte reached
- * the socket. */
+ * written; what the peer had sent before is still delivered, then EOF or ERROR. *unsent (may be NULL):
+ * not one byte reached the socket. */
 LAR_MUST_USE lar_error lar_stream_write(lar_stream *s, const struct iovec *iov, uint32_t count,
                                         lar_stream_write_mode mode, bool *unsent);
 static inline size_t lar_stream_queued(const lar_stream *s) { return s->queued_bytes; }
