@@ -125,7 +125,7 @@ static void clear(lar_exchange *x) {
     x->iov_count = 0;
     x->view = (lar_request_view){0};
     x->canon = (lar_canon_out){0};
-    x->canon_ran = x->usage_injected = x->sent = x->retried = x->paused = false;
+    x->canon_ran = x->usage_injected = x->sent = x->queued = x->retried = x->paused = false;
     x->relay = RELAY_RAW;
     x->last_cr = x->head_sent = x->chunked_out = x->answer_whole = x->no_body = false;
     x->status = 0;
@@ -229,7 +229,7 @@ void lar_exchange_run(lar_exchange *x) {
     lar_error e = lar_exchange_prepare(x, &d);
     if (!e) {
         lar_exchange_move(x, EXCHANGE_WAIT_CONN);
-        lar_exchange_wait(x, x->upstream->first_byte_timeout_ms);
+        lar_exchange_wait(x, x->upstream->connect_timeout_ms);
         e = lar_lease_acquire(x->set->pools[x->upstream_index], &x->lease);
     }
     if (!e) return;
@@ -307,10 +307,22 @@ static void on_lease(void *owner, const lar_lease_event *e) {
     }
 }
 
+/* Connections have their own limit for connecting; this one is for the look-up of the name, and then for the queue. */
+static void on_conn_due(lar_exchange *x) {
+    if (lar_pool_resolving(x->set->pools[x->upstream_index])) {
+        lar_exchange_fail(x, LAR_UPSTREAM_CONNECT_TIMEOUT, "the look-up of its name takes too long");
+    } else if (x->queued) {
+        lar_exchange_fail(x, LAR_UPSTREAM_BUSY, "no connection became free");
+    } else {
+        x->queued = true;
+        lar_exchange_wait(x, x->upstream->first_byte_timeout_ms);
+    }
+}
+
 static void on_due(void *owner) {
     lar_exchange *x = owner;
     switch (x->state) {
-    case EXCHANGE_WAIT_CONN: lar_exchange_fail(x, LAR_UPSTREAM_CONNECT_TIMEOUT, "no connection became free"); return;
+    case EXCHANGE_WAIT_CONN: on_conn_due(x); return;
     case EXCHANGE_WAIT_HEAD: lar_exchange_fail(x, LAR_UPSTREAM_TIMEOUT, ""); return;
     case EXCHANGE_RELAY: lar_exchange_on_cut(x, LAR_UPSTREAM_TIMEOUT, ""); return;
     case EXCHANGE_DRAIN: lar_exchange_drained(x); return;

@@ -72,7 +72,7 @@ struct lar_exchange {
     uint32_t iov_count;
     lar_request_view view;
     lar_canon_out canon;
-    bool canon_ran, usage_injected, sent, retried;
+    bool canon_ran, usage_injected, sent, queued, retried;
 
     /* the answer */
     relay_mode relay;

@@ -79,6 +79,8 @@ void lar_pool_free(lar_pool *p) {
     free(p);
 }
 
+bool lar_pool_resolving(const lar_pool *p) { return p->resolver.resolving && !lar_resolver_fresh(&p->resolver); }
+
 bool lar_pool_quiet(const lar_pool *p) {
     return p->open_count == 0 && p->waiting == 0 && lar_resolver_idle(&p->resolver);
 }

@@ -60,6 +60,8 @@ typedef struct lar_pool_options {
 lar_pool *lar_pool_new(const lar_pool_options *o);
 /* Closes idle connections; those under lease stay until they are given back. No new lease is taken. */
 void lar_pool_close(lar_pool *p);
+/* Requests wait for the name to be looked up. */
+bool lar_pool_resolving(const lar_pool *p);
 /* Nothing is open, waiting or being looked up. */
 bool lar_pool_quiet(const lar_pool *p);
 /* Of a closed, quiet pool. */
