@@ -259,7 +259,20 @@ static int serve(server *s) {
     }
 }
 
+/* Every argument is a known name with a value. */
+static bool arguments_known(int argc, char **argv) {
+    for (int i = 1; i < argc; i += 2)
+        if (i + 1 == argc || (strcmp(argv[i], "--listen") != 0 && strcmp(argv[i], "--interval-ms") != 0 &&
+                              strcmp(argv[i], "--answer-bytes") != 0))
+            return false;
+    return true;
+}
+
 int main(int argc, char **argv) {
+    if (!arguments_known(argc, argv)) {
+        (void)puts("bench_upstream [--listen 127.0.0.1:0] [--interval-ms 50] [--answer-bytes 400]");
+        return 2;
+    }
     server *s = calloc(1, sizeof *s);
     struct sockaddr_in at;
     const char *listen_at = bench_option(argc, argv, "--listen", "127.0.0.1:0");
