@@ -7,6 +7,7 @@
 #include <xxhash.h>
 
 #include "base/ensure.h"
+#include "base/hash_wide.h"
 
 static lar_hash canonical(XXH128_hash_t v) {
     XXH128_canonical_t c;
@@ -16,7 +17,18 @@ static lar_hash canonical(XXH128_hash_t v) {
     return h;
 }
 
-lar_hash lar_hash_of(lar_slice s) { return canonical(XXH3_128bits(s.ptr ? s.ptr : "", s.len)); }
+/* Below this the vector width makes no difference (XXH3 has its own short paths up to 240 bytes). */
+enum { LONG_BYTES = 512 };
+
+lar_hash lar_hash_of(lar_slice s) {
+#ifdef __x86_64__
+    if (s.len >= LONG_BYTES) {
+        if (__builtin_cpu_supports("avx512f")) return lar_hash_long_avx512(s.ptr, s.len);
+        if (__builtin_cpu_supports("avx2")) return lar_hash_long_avx2(s.ptr, s.len);
+    }
+#endif
+    return canonical(XXH3_128bits(s.ptr ? s.ptr : "", s.len));
+}
 
 lar_hash lar_hash_chain(lar_hash before, lar_slice more) { return lar_hash_join(before, lar_hash_of(more)); }
 

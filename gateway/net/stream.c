@@ -209,7 +209,11 @@ static void on_cipher(lar_stream *s, lar_slice cipher) {
 static void on_alloc(uv_handle_t *h, size_t suggested, uv_buf_t *buf) {
     (void)suggested;
     lar_stream *s = h->data;
-    *buf = uv_buf_init(s->scratch->cipher, sizeof s->scratch->cipher);
+    struct iovec own = {NULL, 0};
+    if (s->room && !s->tls) own = s->room(s->owner);
+    if (own.iov_len > UINT32_MAX) own.iov_len = UINT32_MAX;
+    *buf = own.iov_len ? uv_buf_init(own.iov_base, (unsigned)own.iov_len)
+                       : uv_buf_init(s->scratch->cipher, sizeof s->scratch->cipher);
 }
 
 static void on_read(uv_stream_t *h, ssize_t n, const uv_buf_t *buf) {

@@ -42,10 +42,15 @@ typedef struct lar_stream_scratch {
     char plain[LAR_STREAM_SCRATCH_BYTES];
 } lar_stream_scratch;
 
+/* Where the next plain bytes may be read to, to spare a copy; len 0: into the scratch. Asked before each read; what was
+ * read comes as DATA that points there. */
+typedef struct iovec (*lar_stream_room_cb)(void *owner);
+
 struct lar_stream {
     uv_tcp_t tcp; /* first member */
     uv_connect_t connect;
     lar_stream_cb on_event;
+    lar_stream_room_cb room; /* NULL: always the scratch; set by the owner after init */
     void *owner;
     lar_stream_scratch *scratch;
     lar_tls *tls;

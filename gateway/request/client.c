@@ -123,6 +123,13 @@ void lar_client_exchange_done(lar_client *c, client_next next) {
     if (c->state != CLIENT_CLOSING && c->state != CLIENT_BUSY) lar_stream_read_start(&c->stream);
 }
 
+/* Long bodies are read to where they stay. */
+static struct iovec body_room(void *owner) {
+    lar_client *c = owner;
+    if (c->state != CLIENT_BODY || !c->exchange) return (struct iovec){NULL, 0};
+    return lar_exchange_body_room(c->exchange);
+}
+
 /* The request cannot be read to its end: answers in the form of the protocol the path names, as far as it is known,
  * and closes. */
 static void refuse(lar_client *c, lar_error e, const lar_diag *d) {
@@ -356,6 +363,7 @@ void lar_client_accept(lar_loop *l, uv_stream_t *listener) {
     lar_metrics_add(g->metrics, LAR_METRIC_CLIENT_CONNECTIONS_TOTAL, 1);
     lar_deadline_init(&c->deadline, &l->uv, on_due, c);
     lar_stream_init(&c->stream, &l->uv, l->scratch, on_stream, c);
+    c->stream.room = body_room;
     c->open_handles = 2;
     (void)pthread_mutex_lock(&g->lock);
     lar_tls_context *tls = g->listener_tls ? lar_tls_context_ref(g->listener_tls) : NULL;

@@ -18,7 +18,8 @@ enum {
     KEEP_ARENA_BYTES = 256 << 10,
     KEEP_HELD_BYTES = 64 << 10,
     SSE_EVENT_BYTES_MAX = 8 << 20,
-    ARENA_EXTRA_BYTES = 4 << 20
+    ARENA_EXTRA_BYTES = 4 << 20,
+    ROOM_BYTES_MIN = 32 << 10
 };
 
 #define TO(state) (1u << EXCHANGE_##state)
@@ -210,15 +211,30 @@ lar_error lar_exchange_begin(lar_exchange *x, lar_client *c, const lar_http1_hea
     return e;
 }
 
+struct iovec lar_exchange_body_room(lar_exchange *x) {
+    struct iovec none = {NULL, 0};
+    if (!x->head->has_length || x->head->length > x->body.cap || x->head->length <= x->body.len) return none;
+    size_t left = (size_t)x->head->length - x->body.len;
+    return left < ROOM_BYTES_MIN ? none : (struct iovec){x->body.ptr + x->body.len, left};
+}
+
+static lar_error add_body(lar_exchange *x, lar_slice part) {
+    if (x->body.ptr && part.ptr == x->body.ptr + x->body.len) { /* read to where it belongs */
+        x->body.len += part.len;
+        return LAR_OK;
+    }
+    return lar_buf_add_slice(&x->body, part);
+}
+
 lar_error lar_exchange_body(lar_exchange *x, lar_slice part) {
     lar_gateway *g = x->loop->gateway;
     long long held = atomic_fetch_add_explicit(&g->buffered_bytes, (long long)part.len, memory_order_relaxed);
     x->budget_bytes += part.len;
-    lar_error e = held > (long long)x->config->buffer_bytes_max ? LAR_NO_MEMORY : LAR_OK;
+    lar_error e = held + (long long)part.len > (long long)x->config->buffer_bytes_max ? LAR_NO_MEMORY : LAR_OK;
     /* one allocation where the length is known; a client that only promises gets no more than it sends, at first */
     if (!e && !x->body.len && x->head->has_length && x->head->length <= KEEP_BODY_BYTES)
         e = lar_buf_reserve(&x->body, (size_t)x->head->length);
-    if (!e) e = lar_buf_add_slice(&x->body, part);
+    if (!e) e = add_body(x, part);
     if (e == LAR_LIMIT) e = LAR_HTTP_BODY_LARGE;
     if (e) lar_exchange_fail(x, e, "");
     return e;

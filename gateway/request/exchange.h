@@ -104,7 +104,9 @@ void lar_exchange_free_spares(lar_loop *l);
 LAR_MUST_USE lar_error lar_exchange_begin(lar_exchange *x, lar_client *c, const lar_http1_head *h);
 /* The head itself is damaged: an exchange that can only be refused. `h` is static. */
 void lar_exchange_begin_damaged(lar_exchange *x, lar_client *c, const lar_http1_head *h);
-/* A part of the body. An error was answered. */
+/* Room in the body's own buffer for what is still to come of a body of known length; len 0 if that is not worth it. */
+struct iovec lar_exchange_body_room(lar_exchange *x);
+/* A part of the body, which may lie in that room already. An error was answered. */
 LAR_MUST_USE lar_error lar_exchange_body(lar_exchange *x, lar_slice part);
 /* The body is complete: prepares, sends, relays. May be DONE on return. */
 void lar_exchange_run(lar_exchange *x);

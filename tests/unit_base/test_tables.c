@@ -2,6 +2,7 @@
 #include "base/clock.h"
 #include "base/digest.h"
 #include "base/hash.h"
+#include "base/hash_wide.h"
 #include "tests/unit_base/expect.h"
 
 static void a_hash_is_xxh3_in_canonical_order(void **state) {
@@ -105,8 +106,28 @@ static void clocks_run_forward(void **state) {
     assert_true(lar_clock_wall_ms() > 1600000000000);
 }
 
+/* Long inputs go through code of another vector width: the value must not depend on it. */
+static void long_hashes_are_the_same_at_every_width(void **state) {
+    (void)state;
+    static char text[9000];
+    for (size_t i = 0; i < sizeof text; i++) text[i] = (char)(i * 131 + i / 7);
+    for (size_t len = 0; len < sizeof text - 64; len += len < 1100 ? 1 : 97) {
+        lar_hasher h;
+        lar_hasher_init(&h);
+        lar_hasher_add(&h, text + len % 64, len);
+        lar_hash plain = lar_hasher_end(&h);
+        assert_true(lar_hash_eq(plain, lar_hash_of(lar_slice_of(text + len % 64, len))));
+#ifdef __x86_64__
+        if (__builtin_cpu_supports("avx2")) assert_true(lar_hash_eq(plain, lar_hash_long_avx2(text + len % 64, len)));
+        if (__builtin_cpu_supports("avx512f"))
+            assert_true(lar_hash_eq(plain, lar_hash_long_avx512(text + len % 64, len)));
+#endif
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(long_hashes_are_the_same_at_every_width),
         cmocka_unit_test(a_hash_is_xxh3_in_canonical_order),
         cmocka_unit_test(chains_depend_on_order_and_borders),
         cmocka_unit_test(a_stream_hashes_like_the_whole),
