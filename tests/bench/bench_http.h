@@ -21,8 +21,8 @@ typedef struct {
 
 typedef void bench_payload(void *ctx, const char *data, size_t len);
 
-/* Takes the next bytes. `payload` is called with pieces of the decoded body, in order. False for what is not HTTP, for a
- * head that is too long, and for bytes after the end. state is BENCH_DONE when the answer is whole. */
+/* Takes the next bytes. `payload` is called with pieces of the decoded body, in order. False for what is not HTTP, for
+ * a head that is too long, and for bytes after the end. state is BENCH_DONE when the answer is whole. */
 bool bench_response_feed(bench_response *r, const char *data, size_t len, bench_payload *payload, void *ctx);
 
 #endif

@@ -1,6 +1,6 @@
 /* Sockets, options and process figures that the load programs share.
- * Called by bench_upstream, sse_load, idle_load and proc_sample; each is a process of one thread. Nothing here blocks but
- * reading /proc. Memory: none is kept. */
+ * Called by bench_upstream, sse_load, idle_load and proc_sample; each is a process of one thread. Nothing here blocks
+ * but reading /proc. Memory: none is kept. */
 #include "tests/bench/bench_net.h"
 
 #include <arpa/inet.h>
@@ -19,8 +19,7 @@
 bool bench_address_parse(const char *text, struct sockaddr_in *out) {
     char host[32];
     const char *colon = strrchr(text, ':');
-    if (!colon || (size_t)(colon - text) >= sizeof host)
-        return false;
+    if (!colon || (size_t)(colon - text) >= sizeof host) return false;
     memcpy(host, text, (size_t)(colon - text));
     host[colon - text] = 0;
     char *end;
@@ -32,16 +31,14 @@ bool bench_address_parse(const char *text, struct sockaddr_in *out) {
 static int socket_open(void) {
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     int one = 1;
-    if (fd >= 0)
-        (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    if (fd >= 0) (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
     return fd;
 }
 
 int bench_listen(struct sockaddr_in *at) {
     int fd = socket_open(), one = 1;
     socklen_t length = sizeof *at;
-    if (fd < 0)
-        return -1;
+    if (fd < 0) return -1;
     (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
     if (bind(fd, (const struct sockaddr *)at, length) || listen(fd, 4096) ||
         getsockname(fd, (struct sockaddr *)at, &length)) {
@@ -53,8 +50,7 @@ int bench_listen(struct sockaddr_in *at) {
 
 int bench_connect(const struct sockaddr_in *to) {
     int fd = socket_open();
-    if (fd < 0)
-        return -1;
+    if (fd < 0) return -1;
     if (connect(fd, (const struct sockaddr *)to, sizeof *to) && errno != EINPROGRESS) {
         close(fd);
         return -1;
@@ -74,15 +70,13 @@ size_t bench_process_setup(void) {
 
 const char *bench_option(int argc, char **argv, const char *name, const char *otherwise) {
     for (int i = 1; i + 1 < argc; i++)
-        if (strcmp(argv[i], name) == 0)
-            return argv[i + 1];
+        if (strcmp(argv[i], name) == 0) return argv[i + 1];
     return otherwise;
 }
 
 uint64_t bench_option_number(int argc, char **argv, const char *name, uint64_t otherwise, uint64_t max) {
     const char *text = bench_option(argc, argv, name, NULL);
-    if (!text)
-        return otherwise;
+    if (!text) return otherwise;
     char *end;
     errno = 0;
     unsigned long long value = strtoull(text, &end, 10);
@@ -104,11 +98,9 @@ uint64_t bench_rss_kb(long pid) {
     uint64_t kb = 0;
     (void)snprintf(path, sizeof path, "/proc/%ld/status", pid);
     FILE *f = fopen(path, "re");
-    if (!f)
-        return 0;
+    if (!f) return 0;
     while (fgets(line, sizeof line, f))
-        if (strncmp(line, "VmRSS:", 6) == 0)
-            kb = strtoull(line + 6, NULL, 10);
+        if (strncmp(line, "VmRSS:", 6) == 0) kb = strtoull(line + 6, NULL, 10);
     (void)fclose(f);
     return kb;
 }
@@ -116,7 +108,6 @@ uint64_t bench_rss_kb(long pid) {
 uint64_t bench_cpu_ns(long pid) {
     clockid_t id;
     struct timespec t;
-    if (clock_getcpuclockid((pid_t)pid, &id) || clock_gettime(id, &t))
-        return 0;
+    if (clock_getcpuclockid((pid_t)pid, &id) || clock_gettime(id, &t)) return 0;
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }

@@ -19,8 +19,8 @@ size_t bench_process_setup(void);
 const char *bench_option(int argc, char **argv, const char *name, const char *otherwise);
 /* The same as a number from 0 to `max`; anything else ends the program with a message. */
 uint64_t bench_option_number(int argc, char **argv, const char *name, uint64_t otherwise, uint64_t max);
-uint64_t bench_now_ns(void);       /* CLOCK_MONOTONIC, the same in all processes of the machine */
-uint64_t bench_rss_kb(long pid);   /* resident memory, 0 when there is no such process */
-uint64_t bench_cpu_ns(long pid);   /* user + system time of all its threads so far, 0 when there is no such process */
+uint64_t bench_now_ns(void);     /* CLOCK_MONOTONIC, the same in all processes of the machine */
+uint64_t bench_rss_kb(long pid); /* resident memory, 0 when there is no such process */
+uint64_t bench_cpu_ns(long pid); /* user + system time of all its threads so far, 0 when there is no such process */
 
 #endif

@@ -1,9 +1,9 @@
-/* bench_upstream: the API behind every proxy of the benchmark, as cheap as it can be, so that it is never the bottleneck.
- * Flow: epoll -> on_readable -> head_complete -> body_take -> answer (one fixed JSON text), or, when the body begins with
- * "stream":true, an SSE stream of max_tokens events, one each --interval-ms, each with the moment it was sent.
- * Thread: one. Never blocks but in epoll. Bodies are counted and thrown away; only the first bytes are looked at.
- * Invariants: 1. a streaming connection is in the ring exactly once; the ring is in order of due time, since all wait the
- * same interval. 2. a closed connection that is still in the ring is freed when the ring reaches it.
+/* bench_upstream: the API behind every proxy of the benchmark, as cheap as it can be, so that it is never the
+ * bottleneck. Flow: epoll -> on_readable -> head_complete -> body_take -> answer (one fixed JSON text), or, when the
+ * body begins with "stream":true, an SSE stream of max_tokens events, one each --interval-ms, each with the moment it
+ * was sent. Thread: one. Never blocks but in epoll. Bodies are counted and thrown away; only the first bytes are looked
+ * at. Invariants: 1. a streaming connection is in the ring exactly once; the ring is in order of due time, since all
+ * wait the same interval. 2. a closed connection that is still in the ring is freed when the ring reaches it.
  * Memory: one struct a connection. Not here: pipelining, chunked requests (411). */
 #include "tests/bench/bench_net.h"
 
@@ -38,23 +38,18 @@ typedef struct {
 } server;
 
 static void conn_close(conn *c) {
-    if (c->fd >= 0)
-        close(c->fd);
+    if (c->fd >= 0) close(c->fd);
     c->fd = -1;
-    if (!c->in_ring)
-        free(c);
+    if (!c->in_ring) free(c);
 }
 
 /* False when the peer is gone. What does not fit into the socket waits in c->out. */
 static bool conn_send(server *s, conn *c, const char *data, size_t len) {
     ssize_t n = c->out_len ? 0 : send(c->fd, data, len, MSG_NOSIGNAL);
-    if (n < 0 && errno != EAGAIN)
-        return false;
+    if (n < 0 && errno != EAGAIN) return false;
     size_t rest = len - (n > 0 ? (size_t)n : 0);
-    if (!rest)
-        return true;
-    if (c->out_len + rest > OUT_MAX)
-        return false;
+    if (!rest) return true;
+    if (c->out_len + rest > OUT_MAX) return false;
     s->stalls++;
     memcpy(c->out + c->out_len, data + (len - rest), rest);
     c->out_len += (uint32_t)rest;
@@ -64,8 +59,7 @@ static bool conn_send(server *s, conn *c, const char *data, size_t len) {
 
 static bool conn_flush(server *s, conn *c) {
     ssize_t n = send(c->fd, c->out, c->out_len, MSG_NOSIGNAL);
-    if (n < 0)
-        return errno == EAGAIN;
+    if (n < 0) return errno == EAGAIN;
     c->out_len -= (uint32_t)n;
     memmove(c->out, c->out + n, c->out_len);
     struct epoll_event e = {.events = EPOLLIN, .data.ptr = c};
@@ -89,8 +83,7 @@ static bool stream_begin(server *s, conn *c) {
     c->event_no = 0;
     c->streaming = true;
     c->due_ns = bench_now_ns() + s->interval_ns;
-    if (!conn_send(s, c, head, sizeof head - 1))
-        return false;
+    if (!conn_send(s, c, head, sizeof head - 1)) return false;
     ring_push(s, c);
     return true;
 }
@@ -122,8 +115,7 @@ static int ring_run(server *s) {
     uint64_t now = bench_now_ns();
     while (s->ring_count) {
         conn *c = s->ring[s->ring_head];
-        if (c->fd >= 0 && c->due_ns > now)
-            return (int)((c->due_ns - now) / 1000000u) + 1;
+        if (c->fd >= 0 && c->due_ns > now) return (int)((c->due_ns - now) / 1000000u) + 1;
         s->ring_head = (s->ring_head + 1) % RING;
         s->ring_count--;
         c->in_ring = false;
@@ -136,8 +128,7 @@ static int ring_run(server *s) {
             continue;
         }
         c->due_ns += s->interval_ns;
-        if (c->streaming)
-            ring_push(s, c);
+        if (c->streaming) ring_push(s, c);
     }
     return -1;
 }
@@ -167,8 +158,7 @@ static bool head_complete(server *s, conn *c, const char *end) {
     size_t used = (size_t)(end + 4 - c->head), more = c->head_len - used;
     c->body_left = 0;
     for (const char *line = c->head; line < end; line = strstr(line, "\r\n") + 2) {
-        if (strncasecmp(line, "content-length:", 15) == 0)
-            c->body_left = strtoull(line + 15, NULL, 10);
+        if (strncasecmp(line, "content-length:", 15) == 0) c->body_left = strtoull(line + 15, NULL, 10);
         if (strncasecmp(line, "transfer-encoding:", 18) == 0) {
             (void)conn_send(s, c, length_required, sizeof length_required - 1);
             return false;
@@ -176,8 +166,7 @@ static bool head_complete(server *s, conn *c, const char *end) {
     }
     c->head_len = 0;
     c->in_body = true;
-    if (!c->body_left)
-        return more == 0 && request_complete(s, c);
+    if (!c->body_left) return more == 0 && request_complete(s, c);
     return !more || body_take(s, c, c->head + used, more);
 }
 
@@ -187,19 +176,16 @@ static bool head_take(server *s, conn *c, const char *data, size_t len) {
     c->head_len += (uint32_t)keep;
     c->head[c->head_len] = 0;
     const char *end = strstr(c->head, "\r\n\r\n");
-    if (!end)
-        return keep == len && c->head_len < HEAD_MAX - 1;
+    if (!end) return keep == len && c->head_len < HEAD_MAX - 1;
     return head_complete(s, c, end) && (keep == len || body_take(s, c, data + keep, len - keep));
 }
 
 static void on_readable(server *s, conn *c) {
     ssize_t n = recv(c->fd, s->scratch, SCRATCH, 0);
-    if (n < 0 && errno == EAGAIN)
-        return;
+    if (n < 0 && errno == EAGAIN) return;
     bool keep = n > 0 && !c->streaming &&
                 (c->in_body ? body_take(s, c, s->scratch, (size_t)n) : head_take(s, c, s->scratch, (size_t)n));
-    if (!keep)
-        conn_close(c);
+    if (!keep) conn_close(c);
 }
 
 static void on_accept(server *s) {
@@ -222,16 +208,15 @@ static bool answer_build(server *s, size_t bytes) {
     char *body = malloc(room), *text = malloc(room);
     s->answer = malloc(room + 256);
     s->scratch = malloc(SCRATCH);
-    if (!body || !text || !s->answer || !s->scratch)
-        return false;
-    for (size_t i = 0; i < lines; i++)
-        memcpy(text + i * (sizeof line - 1), line, sizeof line);
-    int n = snprintf(body, room,
-                     "{\"id\":\"chatcmpl-bench\",\"object\":\"chat.completion\",\"created\":1760000000,\"model\":\"bench\","
-                     "\"choices\":[{\"index\":0,\"message\":{\"role\":\"assistant\",\"content\":\"%s\"},"
-                     "\"finish_reason\":\"stop\"}],\"usage\":{\"prompt_tokens\":400,\"completion_tokens\":120,"
-                     "\"total_tokens\":520,\"prompt_cache_hit_tokens\":384,\"prompt_cache_miss_tokens\":16}}",
-                     text);
+    if (!body || !text || !s->answer || !s->scratch) return false;
+    for (size_t i = 0; i < lines; i++) memcpy(text + i * (sizeof line - 1), line, sizeof line);
+    int n =
+        snprintf(body, room,
+                 "{\"id\":\"chatcmpl-bench\",\"object\":\"chat.completion\",\"created\":1760000000,\"model\":\"bench\","
+                 "\"choices\":[{\"index\":0,\"message\":{\"role\":\"assistant\",\"content\":\"%s\"},"
+                 "\"finish_reason\":\"stop\"}],\"usage\":{\"prompt_tokens\":400,\"completion_tokens\":120,"
+                 "\"total_tokens\":520,\"prompt_cache_hit_tokens\":384,\"prompt_cache_miss_tokens\":16}}",
+                 text);
     int m = snprintf(s->answer, room + 256,
                      "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", n, body);
     s->answer_len = (size_t)m;
@@ -247,15 +232,11 @@ static int serve(server *s) {
         int n = epoll_wait(s->epoll, events, EVENTS, wait);
         for (int i = 0; i < n; i++) {
             conn *c = events[i].data.ptr;
-            if (!c)
-                on_accept(s);
-            else if ((events[i].events & EPOLLOUT) && !conn_flush(s, c))
-                conn_close(c);
-            else if (events[i].events & (EPOLLIN | EPOLLHUP | EPOLLERR))
-                on_readable(s, c);
+            if (!c) on_accept(s);
+            else if ((events[i].events & EPOLLOUT) && !conn_flush(s, c)) conn_close(c);
+            else if (events[i].events & (EPOLLIN | EPOLLHUP | EPOLLERR)) on_readable(s, c);
         }
-        if (n < 0 && errno != EINTR)
-            return 1;
+        if (n < 0 && errno != EINTR) return 1;
     }
 }
 
@@ -277,8 +258,7 @@ int main(int argc, char **argv) {
     struct sockaddr_in at;
     const char *listen_at = bench_option(argc, argv, "--listen", "127.0.0.1:0");
     (void)bench_process_setup();
-    if (!s)
-        return 1;
+    if (!s) return 1;
     s->interval_ns = bench_option_number(argc, argv, "--interval-ms", 50, 60000) * 1000000u;
     if (!bench_address_parse(listen_at, &at) || (s->listener = bench_listen(&at)) < 0) {
         (void)fprintf(stderr, "bench_upstream: cannot listen on %s\n", listen_at);

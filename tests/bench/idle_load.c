@@ -1,7 +1,7 @@
 /* idle_load: many keep-alive clients that each made one request and then stay connected; what they cost the proxy.
- * Flow: client_open (64 under way at once) -> request -> whole answer -> idle. After all are idle: memory of --pid, a pause,
- * a look at each connection (closed ones are counted), and a second request on every tenth one, over the same connection.
- * Thread: one. Never blocks but in epoll and in the pause.
+ * Flow: client_open (64 under way at once) -> request -> whole answer -> idle. After all are idle: memory of --pid, a
+ * pause, a look at each connection (closed ones are counted), and a second request on every tenth one, over the same
+ * connection. Thread: one. Never blocks but in epoll and in the pause.
  * Invariant: under_way is the count of clients between open and a whole answer.
  * Output: one CSV line (see --help). */
 #include "tests/bench/bench_http.h"
@@ -33,13 +33,10 @@ typedef struct {
     char request[1024], scratch[SCRATCH];
 } load;
 
-static void payload_drop(void *ctx, const char *data, size_t len) {
-    (void)ctx, (void)data, (void)len;
-}
+static void payload_drop(void *ctx, const char *data, size_t len) { (void)ctx, (void)data, (void)len; }
 
 static void client_fail(load *l, client *c) {
-    if (c->fd >= 0)
-        close(c->fd);
+    if (c->fd >= 0) close(c->fd);
     c->fd = -1;
     l->failed++;
     l->under_way--;
@@ -49,8 +46,7 @@ static void client_open(load *l, client *c) {
     struct epoll_event e = {.events = EPOLLIN | EPOLLOUT, .data.ptr = c};
     l->under_way++;
     c->fd = bench_connect(&l->at);
-    if (c->fd < 0 || epoll_ctl(l->epoll, EPOLL_CTL_ADD, c->fd, &e))
-        client_fail(l, c);
+    if (c->fd < 0 || epoll_ctl(l->epoll, EPOLL_CTL_ADD, c->fd, &e)) client_fail(l, c);
 }
 
 static void client_write(load *l, client *c) {
@@ -63,8 +59,7 @@ static void client_write(load *l, client *c) {
 
 static void client_read(load *l, client *c) {
     ssize_t n = recv(c->fd, l->scratch, SCRATCH, 0);
-    if (n < 0 && errno == EAGAIN)
-        return;
+    if (n < 0 && errno == EAGAIN) return;
     if (n <= 0 || !bench_response_feed(&c->response, l->scratch, (size_t)n, payload_drop, NULL) ||
         (c->response.status && c->response.status != 200)) {
         client_fail(l, c);
@@ -79,19 +74,15 @@ static void step(load *l) {
     int n = epoll_wait(l->epoll, events, EVENTS, 100);
     for (int i = 0; i < n; i++) {
         client *c = events[i].data.ptr;
-        if (!c->sent && (events[i].events & EPOLLOUT))
-            client_write(l, c);
-        else if (!c->answered)
-            client_read(l, c);
-        else /* an idle one that was closed: counted later */
-            (void)epoll_ctl(l->epoll, EPOLL_CTL_DEL, c->fd, NULL);
+        if (!c->sent && (events[i].events & EPOLLOUT)) client_write(l, c);
+        else if (!c->answered) client_read(l, c);
+        else /* an idle one that was closed: counted later */ (void)epoll_ctl(l->epoll, EPOLL_CTL_DEL, c->fd, NULL);
     }
 }
 
 static void open_all(load *l, uint64_t deadline_ns) {
     while ((l->opened < l->clients || l->under_way) && bench_now_ns() < deadline_ns) {
-        while (l->opened < l->clients && l->under_way < UNDER_WAY_MAX)
-            client_open(l, &l->all[l->opened++]);
+        while (l->opened < l->clients && l->under_way < UNDER_WAY_MAX) client_open(l, &l->all[l->opened++]);
         step(l);
     }
 }
@@ -100,25 +91,21 @@ static size_t alive_count(const load *l) {
     size_t alive = 0;
     char byte;
     for (size_t i = 0; i < l->opened; i++)
-        if (l->all[i].answered && recv(l->all[i].fd, &byte, 1, MSG_PEEK) < 0 && errno == EAGAIN)
-            alive++;
+        if (l->all[i].answered && recv(l->all[i].fd, &byte, 1, MSG_PEEK) < 0 && errno == EAGAIN) alive++;
     return alive;
 }
 
 static void ask_again(load *l, uint64_t deadline_ns) {
     for (size_t i = 0; i < l->opened; i += 10) {
         client *c = &l->all[i];
-        if (!c->answered)
-            continue;
+        if (!c->answered) continue;
         c->answered = false;
         c->response = (bench_response){0};
         l->under_way++;
         client_write(l, c);
-        while (l->under_way >= UNDER_WAY_MAX && bench_now_ns() < deadline_ns)
-            step(l);
+        while (l->under_way >= UNDER_WAY_MAX && bench_now_ns() < deadline_ns) step(l);
     }
-    while (l->under_way && bench_now_ns() < deadline_ns)
-        step(l);
+    while (l->under_way && bench_now_ns() < deadline_ns) step(l);
 }
 
 int main(int argc, char **argv) {
@@ -140,10 +127,11 @@ int main(int argc, char **argv) {
         (void)fprintf(stderr, "idle_load: bad address, no memory, or only %zu descriptors\n", descriptors);
         return 2;
     }
-    l->request_len = snprintf(l->request, sizeof l->request,
-                              "POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1:%u\r\nAuthorization: Bearer sk-bench\r\n"
-                              "Content-Type: application/json\r\nContent-Length: %zu\r\n\r\n%s",
-                              (unsigned)ntohs(l->at.sin_port), sizeof body - 1, body);
+    l->request_len =
+        snprintf(l->request, sizeof l->request,
+                 "POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1:%u\r\nAuthorization: Bearer sk-bench\r\n"
+                 "Content-Type: application/json\r\nContent-Length: %zu\r\n\r\n%s",
+                 (unsigned)ntohs(l->at.sin_port), sizeof body - 1, body);
     uint64_t before_kb = bench_rss_kb(pid);
     open_all(l, bench_now_ns() + 60000000000u);
     uint64_t idle_kb = bench_rss_kb(pid);
@@ -151,8 +139,8 @@ int main(int argc, char **argv) {
     size_t alive = alive_count(l);
     ask_again(l, bench_now_ns() + 30000000000u);
     double each = idle_kb > before_kb && before_kb ? (double)(idle_kb - before_kb) / (double)l->clients : 0.0;
-    (void)printf("%s,%zu,%zu,%zu,%" PRIu64 ",%" PRIu64 ",%.2f\n", bench_option(argc, argv, "--label", "idle"), l->clients,
-                 alive, l->failed, before_kb, idle_kb, each);
+    (void)printf("%s,%zu,%zu,%zu,%" PRIu64 ",%" PRIu64 ",%.2f\n", bench_option(argc, argv, "--label", "idle"),
+                 l->clients, alive, l->failed, before_kb, idle_kb, each);
     int status = l->failed || alive != l->clients;
     free(l->all);
     free(l);

@@ -1,7 +1,7 @@
 /* sse_load: many concurrent SSE streams, and how long each event took from the upstream's send to this client's read.
  * Flow: stream_open (spread over a second) -> epoll -> stream_read -> scan, which finds the marks "@n=...;t=...;" that
- * bench_upstream puts into every event. Both sides read CLOCK_MONOTONIC, so the difference is the delay of the whole way;
- * what a proxy adds is its figure less that of a run without a proxy.
+ * bench_upstream puts into every event. Both sides read CLOCK_MONOTONIC, so the difference is the delay of the whole
+ * way; what a proxy adds is its figure less that of a run without a proxy.
  * Thread: one. Never blocks but in epoll. Samples are taken while all streams are open and none has ended.
  * Invariants: 1. event numbers of a stream go up by one; anything else counts as lost. 2. samples never exceed their
  * room: the count of events is known beforehand.
@@ -48,11 +48,9 @@ struct load {
 static void event_seen(stream *s) {
     load *l = s->l;
     l->events++;
-    if (s->number != s->expected)
-        l->lost++;
+    if (s->number != s->expected) l->lost++;
     s->expected = (uint32_t)s->number + 1;
-    if (l->now_ns < l->sample_from_ns || l->now_ns >= l->sample_to_ns || l->samples_used == l->samples_room)
-        return;
+    if (l->now_ns < l->sample_from_ns || l->now_ns >= l->sample_to_ns || l->samples_used == l->samples_room) return;
     uint64_t delay = l->now_ns > s->stamp ? l->now_ns - s->stamp : 0;
     l->samples[l->samples_used++] = delay < UINT32_MAX ? (uint32_t)delay : UINT32_MAX;
 }
@@ -75,18 +73,15 @@ static void scan(void *ctx, const char *data, size_t len) {
             s->mark = c == '@';
             continue;
         }
-        if (s->mark == 0)
-            s->number = s->stamp = 0;
-        if (MARK[++s->mark])
-            continue;
+        if (s->mark == 0) s->number = s->stamp = 0;
+        if (MARK[++s->mark]) continue;
         event_seen(s);
         s->mark = 0;
     }
 }
 
 static void stream_end(stream *s, bool whole) {
-    if (!whole)
-        s->l->failed++;
+    if (!whole) s->l->failed++;
     s->ended = true;
     s->l->ended++;
     close(s->fd);
@@ -98,8 +93,7 @@ static bool stream_open(load *l, stream *s) {
     s->fd = bench_connect(&l->at);
     struct epoll_event e = {.events = EPOLLIN | EPOLLOUT, .data.ptr = s};
     l->opened++;
-    if (s->fd >= 0 && epoll_ctl(l->epoll, EPOLL_CTL_ADD, s->fd, &e) == 0)
-        return true;
+    if (s->fd >= 0 && epoll_ctl(l->epoll, EPOLL_CTL_ADD, s->fd, &e) == 0) return true;
     stream_end(s, false);
     return false;
 }
@@ -114,30 +108,29 @@ static void stream_write(load *l, stream *s) {
 
 static void stream_read(load *l, stream *s, char *scratch) {
     ssize_t n = recv(s->fd, scratch, SCRATCH, 0);
-    if (n < 0 && errno == EAGAIN)
-        return;
+    if (n < 0 && errno == EAGAIN) return;
     l->now_ns = bench_now_ns();
     if (n <= 0 || !bench_response_feed(&s->response, scratch, (size_t)n, scan, s) ||
         (s->response.status && s->response.status != 200))
         stream_end(s, false);
-    else if (s->response.state == BENCH_DONE)
-        stream_end(s, true);
+    else if (s->response.state == BENCH_DONE) stream_end(s, true);
 }
 
 static bool request_build(load *l, uint64_t events) {
     char body[REQUEST_MAX / 2];
     static const char text[] = "Tell me about the weather at sea, \\n\\\"in detail\\\", and about the 航海日志. ";
-    int n = snprintf(body, sizeof body,
-                     "{\"model\":\"bench\",\"stream\":true,\"max_tokens\":%" PRIu64
-                     ",\"messages\":[{\"role\":\"system\",\"content\":\"You are terse.\"},{\"role\":\"user\",\"content\":\"",
-                     events);
-    for (int i = 0; i < 20; i++)
-        n += snprintf(body + n, sizeof body - (size_t)n, "%s", text);
+    int n = snprintf(
+        body, sizeof body,
+        "{\"model\":\"bench\",\"stream\":true,\"max_tokens\":%" PRIu64
+        ",\"messages\":[{\"role\":\"system\",\"content\":\"You are terse.\"},{\"role\":\"user\",\"content\":\"",
+        events);
+    for (int i = 0; i < 20; i++) n += snprintf(body + n, sizeof body - (size_t)n, "%s", text);
     n += snprintf(body + n, sizeof body - (size_t)n, "\"}]}");
-    l->request_len = snprintf(l->request, sizeof l->request,
-                              "POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1:%u\r\nAuthorization: Bearer sk-bench\r\n"
-                              "Content-Type: application/json\r\nAccept: text/event-stream\r\nContent-Length: %d\r\n\r\n%s",
-                              (unsigned)ntohs(l->at.sin_port), n, body);
+    l->request_len =
+        snprintf(l->request, sizeof l->request,
+                 "POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1:%u\r\nAuthorization: Bearer sk-bench\r\n"
+                 "Content-Type: application/json\r\nAccept: text/event-stream\r\nContent-Length: %d\r\n\r\n%s",
+                 (unsigned)ntohs(l->at.sin_port), n, body);
     return n > 0 && (size_t)n < sizeof body && (size_t)l->request_len < sizeof l->request;
 }
 
@@ -159,15 +152,12 @@ static uint64_t load_run(load *l, long pid, uint64_t deadline_ns) {
     for (uint64_t now = bench_now_ns(); scratch && l->ended < l->streams && now < deadline_ns; now = bench_now_ns()) {
         while (l->opened < l->streams && now - l->begin_ns >= l->opened * (1000000000u / l->streams))
             (void)stream_open(l, &l->all[l->opened]);
-        if (!rss_kb && now > middle_ns)
-            rss_kb = bench_rss_kb(pid);
+        if (!rss_kb && now > middle_ns) rss_kb = bench_rss_kb(pid);
         int n = epoll_wait(l->epoll, events, EVENTS, l->opened < l->streams ? 1 : 100);
         for (int i = 0; i < n; i++) {
             stream *s = events[i].data.ptr;
-            if (!s->sent && (events[i].events & EPOLLOUT))
-                stream_write(l, s);
-            else
-                stream_read(l, s, scratch);
+            if (!s->sent && (events[i].events & EPOLLOUT)) stream_write(l, s);
+            else stream_read(l, s, scratch);
         }
     }
     free(scratch);
@@ -179,16 +169,17 @@ static int report(load *l, const char *label, uint64_t before_kb, uint64_t durin
     double each = before_kb && during_kb > before_kb ? (double)(during_kb - before_kb) / (double)l->streams : 0.0;
     l->failed += l->streams - l->ended;
     (void)printf("%s,%zu,%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%.1f,%.1f,%.1f,%.1f,%" PRIu64 ",%" PRIu64 ",%.1f\n", label,
-                 l->streams, l->events, l->lost, l->failed, at_us(l, 0.5), at_us(l, 0.99), at_us(l, 0.999), at_us(l, 1.0),
-                 before_kb, during_kb, each);
+                 l->streams, l->events, l->lost, l->failed, at_us(l, 0.5), at_us(l, 0.99), at_us(l, 0.999),
+                 at_us(l, 1.0), before_kb, during_kb, each);
     return l->lost || l->failed || !l->samples_used;
 }
 
 int main(int argc, char **argv) {
     load *l = calloc(1, sizeof *l);
     if (!l || argc < 3 || strcmp(argv[1], "--help") == 0) {
-        (void)puts("sse_load --connect 127.0.0.1:PORT [--streams 1000] [--seconds 8] [--interval-ms 50] [--pid PROXY] [--label X]\n"
-                   "label,streams,events,lost,failed,p50_us,p99_us,p999_us,max_us,rss_before_kb,rss_during_kb,kb_per_stream");
+        (void)puts(
+            "sse_load --connect 127.0.0.1:PORT [--streams 1000] [--seconds 8] [--interval-ms 50] [--pid PROXY] [--label X]\n"
+            "label,streams,events,lost,failed,p50_us,p99_us,p999_us,max_us,rss_before_kb,rss_during_kb,kb_per_stream");
         return 2;
     }
     (void)bench_process_setup();
@@ -201,8 +192,8 @@ int main(int argc, char **argv) {
     l->samples = calloc(l->samples_room + 1, sizeof *l->samples);
     l->all = calloc(l->streams + 1, sizeof *l->all);
     l->epoll = epoll_create1(EPOLL_CLOEXEC);
-    if (!bench_address_parse(bench_option(argc, argv, "--connect", ""), &l->at) || !l->streams || !l->samples || !l->all ||
-        l->epoll < 0 || !request_build(l, events)) {
+    if (!bench_address_parse(bench_option(argc, argv, "--connect", ""), &l->at) || !l->streams || !l->samples ||
+        !l->all || l->epoll < 0 || !request_build(l, events)) {
         (void)fprintf(stderr, "sse_load: bad address or count, or no memory\n");
         return 2;
     }

@@ -16,6 +16,7 @@ LINES_MAX = 800
 FUNCTION_LINES_MAX = 70
 PARAMETERS_MAX = 5
 COLUMNS_MAX = 120
+SCRIPT_COLUMNS_MAX = 140
 HEADER_LINES_MAX = 14
 
 # Text that would lose more by being cut than its line gains: a message, a row of test data, an address.
@@ -141,9 +142,10 @@ def long_line(f):
     # Tables read best as one row a line; prose, sample files and generated pages follow their own form.
     if not f.path.endswith(CODE + (".py", ".sh", ".cmake")):
         return
+    most = COLUMNS_MAX if f.path.endswith(CODE) else SCRIPT_COLUMNS_MAX
     for i, line in enumerate(f.lines, 1):
-        if len(line) > COLUMNS_MAX and not LONG_LITERAL.search(line):
-            yield i, f"{len(line)} columns; at most {COLUMNS_MAX}"
+        if len(line) > most and not LONG_LITERAL.search(line):
+            yield i, f"{len(line)} columns; at most {most}"
 
 
 def blank_ends(f):
