@@ -1,6 +1,6 @@
 /* Start, run and stop of the gateway: store, certificates, loops, admin listener, signals.
- * Called by the `serve` command; calls everything else of gateway/. The main thread has its own loop for signals, admin and
- * certificate reload; the traffic is on the loops' threads. Blocks until the end.
+ * Called by the `serve` command; calls everything else of gateway/. The main thread has its own loop for signals, admin
+ * and certificate reload; the traffic is on the loops' threads. Blocks until the end.
  * Start list and stop list are mirrored: what was opened last is closed first. Not here: requests. */
 #include "gateway/request/serve.h"
 
