@@ -182,8 +182,17 @@ class Killer:
 
     # -- what is left -----------------------------------------------------------------------------------------------
 
+    def rows(self):
+        """The journal's lines; none where the very first larder was killed before it had made its store."""
+        try:
+            return rig.export(self.o.larder, self.store)
+        except rig.Failed as why:
+            if self.lines or "no store in" not in str(why):
+                raise
+            return []
+
     def check_lines(self, run, kill_time):
-        rows = rig.export(self.o.larder, self.store)
+        rows = self.rows()
         rig.check(len(rows) >= self.lines, "run %d: %d records where %d were", run, len(rows), self.lines)
         old = hashlib.sha256()
         for row in rows[:self.lines]:
@@ -226,6 +235,8 @@ class Killer:
                           asked.usage[theirs])
 
     def check_sums(self, run):
+        if not self.lines:
+            return
         done = subprocess.run([self.o.larder, "stats", "--store", self.store, "--json"], capture_output=True,
                               timeout=60, check=False)
         rig.check(done.returncode == 0, "larder stats: exit %d: %s", done.returncode, done.stderr[:500])
