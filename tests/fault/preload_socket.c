@@ -96,21 +96,21 @@ static int cut(int fd, const struct iovec *iov, int count, struct iovec *out) {
 }
 
 ssize_t read(int fd, void *buf, size_t len) {
-    static _Atomic(ssize_t (*)(int, void *, size_t)) real;
+    static _Atomic(ssize_t(*)(int, void *, size_t)) real;
     if (!real) real = (ssize_t(*)(int, void *, size_t))next("read");
     if (passes_by(fd)) return -1;
     return real(fd, buf, share_in(fd, len));
 }
 
 ssize_t write(int fd, const void *buf, size_t len) {
-    static _Atomic(ssize_t (*)(int, const void *, size_t)) real;
+    static _Atomic(ssize_t(*)(int, const void *, size_t)) real;
     if (!real) real = (ssize_t(*)(int, const void *, size_t))next("write");
     if (passes_by(fd)) return -1;
     return real(fd, buf, share(fd, len));
 }
 
 ssize_t writev(int fd, const struct iovec *iov, int count) {
-    static _Atomic(ssize_t (*)(int, const struct iovec *, int)) real;
+    static _Atomic(ssize_t(*)(int, const struct iovec *, int)) real;
     if (!real) real = (ssize_t(*)(int, const struct iovec *, int))next("writev");
     if (passes_by(fd)) return -1;
     struct iovec some[1024];
@@ -119,7 +119,7 @@ ssize_t writev(int fd, const struct iovec *iov, int count) {
 }
 
 ssize_t recv(int fd, void *buf, size_t len, int flags) {
-    static _Atomic(ssize_t (*)(int, void *, size_t, int)) real;
+    static _Atomic(ssize_t(*)(int, void *, size_t, int)) real;
     if (!real) real = (ssize_t(*)(int, void *, size_t, int))next("recv");
     if (flags & MSG_PEEK) return real(fd, buf, len, flags);
     if (passes_by(fd)) return -1;
@@ -127,14 +127,14 @@ ssize_t recv(int fd, void *buf, size_t len, int flags) {
 }
 
 ssize_t send(int fd, const void *buf, size_t len, int flags) {
-    static _Atomic(ssize_t (*)(int, const void *, size_t, int)) real;
+    static _Atomic(ssize_t(*)(int, const void *, size_t, int)) real;
     if (!real) real = (ssize_t(*)(int, const void *, size_t, int))next("send");
     if (passes_by(fd)) return -1;
     return real(fd, buf, share(fd, len), flags);
 }
 
 ssize_t sendmsg(int fd, const struct msghdr *m, int flags) {
-    static _Atomic(ssize_t (*)(int, const struct msghdr *, int)) real;
+    static _Atomic(ssize_t(*)(int, const struct msghdr *, int)) real;
     if (!real) real = (ssize_t(*)(int, const struct msghdr *, int))next("sendmsg");
     if (passes_by(fd)) return -1;
     struct iovec some[1024];
