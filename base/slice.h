@@ -44,6 +44,10 @@ static inline bool lar_slice_starts(lar_slice a, lar_slice prefix) {
     return a.len >= prefix.len && (prefix.len == 0 || memcmp(a.ptr, prefix.ptr, prefix.len) == 0);
 }
 
+static inline bool lar_slice_starts_i(lar_slice a, lar_slice prefix) {
+    return a.len >= prefix.len && lar_slice_ieq((lar_slice){a.ptr, prefix.len}, prefix);
+}
+
 /* Without blanks (space, tab) at both ends: optional white space of HTTP (RFC 9110 5.6.3). */
 static inline lar_slice lar_slice_trim(lar_slice s) {
     while (s.len && (s.ptr[0] == ' ' || s.ptr[0] == '\t')) s.ptr++, s.len--;

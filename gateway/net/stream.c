@@ -5,7 +5,10 @@
 #include "gateway/net/stream.h"
 
 #include <errno.h>
+#include <linux/sockios.h>
+#include <poll.h>
 #include <stdlib.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #include "base/ensure.h"
@@ -106,6 +109,7 @@ static lar_error write_batch(lar_stream *s, const struct iovec *iov, uint32_t co
     uv_buf_t bufs[IOV_MAX_ONCE];
     size_t bytes = total(iov, count), done = 0;
     LAR_ASSERT(bytes <= UINT32_MAX);
+    s->bytes_out += bytes;
     if (s->writes_active == 0) {
         uint32_t n = rest_of(iov, count, 0, bufs);
         int r = uv_try_write((uv_stream_t *)&s->tcp, bufs, n);
@@ -358,4 +362,20 @@ bool lar_stream_stale(const lar_stream *s) {
     if (n == 0) return true;
     if (n < 0) return errno != EAGAIN && errno != EWOULDBLOCK;
     return !s->tls; /* TLS may have sent tickets (H-12); plain HTTP has nothing to say unasked */
+}
+
+uint64_t lar_stream_taken(const lar_stream *s) {
+    uv_os_fd_t fd;
+    int in_kernel = 0;
+    if (uv_fileno((const uv_handle_t *)&s->tcp, &fd) != 0 || ioctl(fd, SIOCOUTQ, &in_kernel) != 0 || in_kernel < 0)
+        in_kernel = 0;
+    uint64_t waiting = (uint64_t)s->tcp.write_queue_size + (uint64_t)in_kernel;
+    return s->bytes_out > waiting ? s->bytes_out - waiting : 0;
+}
+
+bool lar_stream_reset(const lar_stream *s) {
+    uv_os_fd_t fd;
+    if (uv_fileno((const uv_handle_t *)&s->tcp, &fd) != 0) return true;
+    struct pollfd p = {.fd = fd, .events = 0};
+    return poll(&p, 1, 0) == 1 && (p.revents & (POLLERR | POLLHUP));
 }

@@ -54,6 +54,7 @@ struct lar_stream {
     void *owner;
     lar_stream_scratch *scratch;
     lar_tls *tls;
+    uint64_t bytes_out;  /* taken by the socket or queued, since the start */
     size_t queued_bytes; /* given to uv_write and not done yet */
     uint32_t writes_active;
     bool opened, reading, failed, write_failed, closing, read_wanted, eof_seen;
@@ -81,6 +82,10 @@ void lar_stream_read_stop(lar_stream *s);
 LAR_MUST_USE lar_error lar_stream_write(lar_stream *s, const struct iovec *iov, uint32_t count,
                                         lar_stream_write_mode mode, bool *unsent);
 static inline size_t lar_stream_queued(const lar_stream *s) { return s->queued_bytes; }
+/* How many bytes the peer's machine has acknowledged since the start: grows while the peer reads, however slowly. */
+uint64_t lar_stream_taken(const lar_stream *s);
+/* True if the peer answered something with a reset (seen without reading). */
+bool lar_stream_reset(const lar_stream *s);
 /* Sends FIN (and close_notify) behind what is queued. */
 void lar_stream_shutdown(lar_stream *s);
 /* Idempotent. RESET: the peer gets RST. CLOSED follows. */

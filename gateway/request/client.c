@@ -5,12 +5,17 @@
  * Not here: what a request means (exchange.c). */
 #include "gateway/request/client.h"
 
-#include <poll.h>
 #include <stdlib.h>
 
 #include "base/ensure.h"
 
-enum { PENDING_BYTES_MAX = 512 << 10, LINGER_MS = 2000, LINGER_BYTES_MAX = 16 << 20, PROBE_MS_MAX = 512 };
+enum {
+    PENDING_BYTES_MAX = 512 << 10,
+    LINGER_MS = 2000,
+    LINGER_BYTES_MAX = 16 << 20,
+    PROBE_MS_MAX = 512,
+    STALL_MS = 100
+};
 
 static void feed(lar_client *c, lar_slice data);
 
@@ -36,23 +41,50 @@ static void handle_closed(lar_client *c) {
 
 static void deadline_closed(uv_handle_t *h) { handle_closed(h->data); }
 
+/* Bytes held for a connection outside of its exchange count too: the budget is one for the whole process. */
+static bool budget_take(lar_client *c, size_t bytes) {
+    lar_gateway *g = c->loop->gateway;
+    c->budget_bytes += bytes;
+    long long held = atomic_fetch_add_explicit(&g->buffered_bytes, (long long)bytes, memory_order_relaxed);
+    return held + (long long)bytes <= (long long)config_of(c->loop)->buffer_bytes_max;
+}
+
+static void budget_free(lar_client *c) {
+    atomic_fetch_sub_explicit(&c->loop->gateway->buffered_bytes, (long long)c->budget_bytes, memory_order_relaxed);
+    c->budget_bytes = 0;
+}
+
 static void close_now(lar_client *c, lar_stream_close_mode mode) {
     if (c->state == CLIENT_CLOSING) return;
     LAR_ASSERT(!c->exchange);
     c->state = CLIENT_CLOSING;
     lar_deadline_close(&c->deadline, deadline_closed);
+    lar_deadline_close(&c->probe, deadline_closed);
+    budget_free(c);
     lar_stream_close(&c->stream, mode);
 }
 
 void lar_client_close(lar_client *c) {
     if (c->exchange) lar_exchange_fail(c->exchange, LAR_SHUTDOWN, ""); /* comes back through lar_client_exchange_done */
-    else if (c->state != CLIENT_LINGER) close_now(c, LAR_CLOSE_NORMAL);
+    else close_now(c, c->state == CLIENT_LINGER ? LAR_CLOSE_RESET : LAR_CLOSE_NORMAL);
 }
 
 /* The peer is gone. */
 static void lost(lar_client *c) {
     if (c->exchange) lar_exchange_abandon(c->exchange, LAR_END_CLIENT_GONE);
     else close_now(c, LAR_CLOSE_RESET);
+}
+
+static void arm_write_limit(lar_client *c) {
+    c->taken_seen = lar_stream_taken(&c->stream);
+    lar_deadline_set(&c->deadline, config_of(c->loop)->write_timeout_ms);
+}
+
+/* A write limit is due: armed again for a client that took anything at all. */
+static bool still_taking(lar_client *c) {
+    if (!lar_stream_queued(&c->stream) || lar_stream_taken(&c->stream) <= c->taken_seen) return false;
+    arm_write_limit(c);
+    return true;
 }
 
 /* Sends FIN behind the last answer and throws away what still comes, so that the answer is not lost to a reset
@@ -68,8 +100,8 @@ static void linger(lar_client *c) {
     c->linger_bytes = 0;
     lar_stream_shutdown(&c->stream);
     lar_stream_read_start(&c->stream);
-    uint32_t ms = lar_stream_queued(&c->stream) ? config_of(c->loop)->write_timeout_ms : LINGER_MS;
-    lar_deadline_set(&c->deadline, ms);
+    if (lar_stream_queued(&c->stream) && !c->loop->cutting) arm_write_limit(c);
+    else lar_deadline_set(&c->deadline, LINGER_MS);
 }
 
 /* -- writing -------------------------------------------------------------------------------------------------- */
@@ -78,14 +110,13 @@ lar_error lar_client_write(lar_client *c, const struct iovec *iov, uint32_t coun
     bool was_empty = lar_stream_queued(&c->stream) == 0;
     lar_error e = lar_stream_write(&c->stream, iov, count, LAR_WRITE_COPY, NULL);
     if (e) return LAR_CLIENT_GONE;
-    if (was_empty && lar_stream_queued(&c->stream)) {
-        c->write_queue_seen = c->stream.tcp.write_queue_size;
-        lar_deadline_set(&c->deadline, config_of(c->loop)->write_timeout_ms);
-    }
+    if (was_empty && lar_stream_queued(&c->stream)) arm_write_limit(c);
     return LAR_OK;
 }
 
 size_t lar_client_queued(const lar_client *c) { return lar_stream_queued(&c->stream); }
+
+bool lar_client_at_last(const lar_client *c) { return c->eof && !c->pending.len && !c->feeding; }
 
 bool lar_client_body_read(const lar_client *c) { return c->state == CLIENT_BUSY; }
 
@@ -93,13 +124,16 @@ bool lar_client_body_read(const lar_client *c) { return c->state == CLIENT_BUSY;
 
 static void be_idle(lar_client *c) {
     c->state = CLIENT_IDLE;
-    lar_deadline_set(&c->deadline, config_of(c->loop)->client_idle_ms);
+    if (lar_stream_queued(&c->stream)) arm_write_limit(c); /* the last answer is still on its way */
+    else lar_deadline_set(&c->deadline, config_of(c->loop)->client_idle_ms);
 }
 
 void lar_client_exchange_done(lar_client *c, client_next next) {
     LAR_ASSERT(c->exchange);
     c->exchange = NULL;
     c->probe_ms = 0;
+    c->stalled = false;
+    lar_deadline_clear(&c->probe);
     if (next == CLIENT_ABORT) {
         close_now(c, LAR_CLOSE_RESET);
         return;
@@ -112,6 +146,7 @@ void lar_client_exchange_done(lar_client *c, client_next next) {
     if (c->feeding) return; /* the loop in feed() goes on with what is left */
     if (c->pending.len) {
         lar_buf pending = c->pending;
+        budget_free(c);
         lar_buf_init(&c->pending, PENDING_BYTES_MAX);
         feed(c, lar_buf_slice(&pending));
         lar_buf_release(&pending);
@@ -120,7 +155,7 @@ void lar_client_exchange_done(lar_client *c, client_next next) {
         close_now(c, LAR_CLOSE_NORMAL);
         return;
     }
-    if (c->state != CLIENT_CLOSING && c->state != CLIENT_BUSY) lar_stream_read_start(&c->stream);
+    if (c->state != CLIENT_CLOSING && !c->stalled) lar_stream_read_start(&c->stream);
 }
 
 /* Long bodies are read to where they stay. */
@@ -154,6 +189,7 @@ static void refuse(lar_client *c, lar_error e, const lar_diag *d) {
 static void on_head(lar_client *c) {
     const lar_config *cfg = config_of(c->loop);
     const lar_http1_head *h = lar_http1_head_of(c->parser);
+    budget_free(c);
     c->exchange = lar_exchange_take(c->loop);
     if (!c->exchange) {
         close_now(c, LAR_CLOSE_RESET);
@@ -189,13 +225,27 @@ static bool on_event(lar_client *c, lar_http1_event e, lar_slice body) {
     return false;
 }
 
+/* Bytes behind the request under way. Too many of them: the client is not read, and looked at from time to time. */
+static void wait_turn(lar_client *c, lar_slice data) {
+    if (!data.len) return;
+    bool room = budget_take(c, data.len) && c->pending.len + data.len <= PENDING_BYTES_MAX / 2;
+    if (lar_buf_add_slice(&c->pending, data) != LAR_OK) {
+        lost(c);
+        return;
+    }
+    if (room) return;
+    lar_stream_read_stop(&c->stream);
+    c->stalled = true;
+    c->probe_ms = STALL_MS;
+    lar_deadline_set(&c->probe, STALL_MS);
+}
+
 static void feed(lar_client *c, lar_slice data) {
     const lar_config *cfg = config_of(c->loop);
     c->feeding = true;
     for (;;) {
         if (c->state == CLIENT_BUSY) { /* pipelined: waits its turn */
-            if (data.len && lar_buf_add_slice(&c->pending, data) != LAR_OK) lost(c);
-            if (c->pending.len > PENDING_BYTES_MAX / 2) lar_stream_read_stop(&c->stream);
+            wait_turn(c, data);
             break;
         }
         if (c->state != CLIENT_IDLE && c->state != CLIENT_HEAD && c->state != CLIENT_BODY) break;
@@ -208,6 +258,10 @@ static void feed(lar_client *c, lar_slice data) {
             c->state = CLIENT_HEAD;
             lar_deadline_set(&c->deadline, cfg->head_timeout_ms);
         }
+        if (c->state == CLIENT_HEAD && e == LAR_HTTP1_MORE && !budget_take(c, used)) {
+            refuse(c, LAR_NO_MEMORY, NULL);
+            break;
+        }
         if (!on_event(c, e, body)) break;
     }
     c->feeding = false;
@@ -215,22 +269,20 @@ static void feed(lar_client *c, lar_slice data) {
 
 /* -- events ------------------------------------------------------------------------------------------------------ */
 
-static bool was_reset(const lar_client *c) {
-    uv_os_fd_t fd;
-    if (uv_fileno((const uv_handle_t *)&c->stream.tcp, &fd) != 0) return true;
-    struct pollfd p = {.fd = fd, .events = 0};
-    return poll(&p, 1, 0) == 1 && (p.revents & (POLLERR | POLLHUP));
-}
-
 /* A closed socket answers the probe with a reset: looked for at once, then at growing distance. */
 static void look_for_reset(lar_client *c) {
-    if (was_reset(c)) {
+    if (lar_stream_reset(&c->stream)) {
         c->probe_ms = 0;
         lost(c);
         return;
     }
-    c->probe_ms = c->probe_ms < PROBE_MS_MAX ? c->probe_ms * 4 : 0;
-    if (c->probe_ms) lar_deadline_set(&c->deadline, c->probe_ms);
+    if (!c->stalled) c->probe_ms = c->probe_ms < PROBE_MS_MAX ? c->probe_ms * 4 : 0;
+    if (c->probe_ms) lar_deadline_set(&c->probe, c->probe_ms);
+}
+
+static void on_probe_due(void *owner) {
+    lar_client *c = owner;
+    if (c->state == CLIENT_BUSY && c->probe_ms) look_for_reset(c);
 }
 
 /* FIN from the client: either it is gone, or it only has nothing more to say and still reads. Something that any client
@@ -251,7 +303,7 @@ static void on_eof(lar_client *c) {
     case CLIENT_HEAD: close_now(c, LAR_CLOSE_NORMAL); return;
     case CLIENT_BODY: lar_exchange_abandon(c->exchange, LAR_END_CLIENT_GONE); return;
     case CLIENT_BUSY:
-        c->exchange->keep_alive = false; /* nothing more can be asked here */
+        if (lar_client_at_last(c)) c->exchange->keep_alive = false; /* nothing more can be asked here */
         probe(c);
         return;
     case CLIENT_CLOSING: return;
@@ -265,6 +317,7 @@ static void on_drained(lar_client *c) {
         return;
     }
     if (c->state == CLIENT_BUSY) lar_deadline_clear(&c->deadline);
+    if (c->state == CLIENT_IDLE) be_idle(c);
     if (c->exchange) lar_exchange_client_drained(c->exchange);
 }
 
@@ -296,25 +349,18 @@ static void on_stream(void *owner, const lar_stream_event *e) {
 
 static void on_due(void *owner) {
     lar_client *c = owner;
-    size_t queued = c->stream.tcp.write_queue_size;
     switch (c->state) {
-    case CLIENT_IDLE: close_now(c, LAR_CLOSE_NORMAL); return;
+    case CLIENT_IDLE:
+        if (!still_taking(c)) close_now(c, LAR_CLOSE_NORMAL);
+        return;
     case CLIENT_HEAD:
     case CLIENT_BODY: refuse(c, LAR_HTTP_TIMEOUT, NULL); return;
     case CLIENT_BUSY:
-        if (c->probe_ms) {
-            look_for_reset(c);
-            return;
-        }
-        if (!queued) return;
-        if (queued >= c->write_queue_seen) {
-            lost(c); /* it took nothing for write_timeout_ms */
-            return;
-        }
-        c->write_queue_seen = queued;
-        lar_deadline_set(&c->deadline, config_of(c->loop)->write_timeout_ms);
+        if (lar_stream_queued(&c->stream) && !still_taking(c)) lost(c); /* it took nothing for write_timeout_ms */
         return;
-    case CLIENT_LINGER: close_now(c, LAR_CLOSE_NORMAL); return;
+    case CLIENT_LINGER:
+        if (c->loop->cutting || !still_taking(c)) close_now(c, LAR_CLOSE_NORMAL);
+        return;
     case CLIENT_CLOSING: return;
     }
 }
@@ -362,9 +408,10 @@ void lar_client_accept(lar_loop *l, uv_stream_t *listener) {
     lar_metrics_add(g->metrics, LAR_METRIC_CLIENT_CONNECTIONS, 1);
     lar_metrics_add(g->metrics, LAR_METRIC_CLIENT_CONNECTIONS_TOTAL, 1);
     lar_deadline_init(&c->deadline, &l->uv, on_due, c);
+    lar_deadline_init(&c->probe, &l->uv, on_probe_due, c);
     lar_stream_init(&c->stream, &l->uv, l->scratch, on_stream, c);
     c->stream.room = body_room;
-    c->open_handles = 2;
+    c->open_handles = 3;
     (void)pthread_mutex_lock(&g->lock);
     lar_tls_context *tls = g->listener_tls ? lar_tls_context_ref(g->listener_tls) : NULL;
     (void)pthread_mutex_unlock(&g->lock);

@@ -29,8 +29,11 @@ struct lar_client {
     client_state state;
     uint8_t open_handles;
     bool eof, feeding, close_after;
-    uint32_t probe_ms;       /* not 0: a probe is out (client.c) */
-    size_t write_queue_seen; /* to see whether a slow client takes anything at all */
+    bool stalled;        /* not read: too much is pending */
+    uint32_t probe_ms;   /* not 0: a probe is out, or the client is stalled */
+    lar_deadline probe;  /* looks whether the peer is still there while it is not read */
+    uint64_t taken_seen; /* lar_stream_taken when the write limit was last armed */
+    size_t budget_bytes; /* of a head under way and of `pending`, counted in gateway->buffered_bytes */
     size_t linger_bytes;
 };
 
@@ -40,6 +43,8 @@ void lar_client_accept(lar_loop *l, uv_stream_t *listener);
  * own work is done. */
 LAR_MUST_USE lar_error lar_client_write(lar_client *c, const struct iovec *iov, uint32_t count);
 size_t lar_client_queued(const lar_client *c);
+/* Nothing more can come after the request under way. */
+bool lar_client_at_last(const lar_client *c);
 /* The request's body was read to its end. */
 bool lar_client_body_read(const lar_client *c);
 /* The exchange is done with its answer. `keep`: the connection may carry another request. */

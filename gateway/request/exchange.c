@@ -126,7 +126,7 @@ static void clear(lar_exchange *x) {
     x->iov_count = 0;
     x->view = (lar_request_view){0};
     x->canon = (lar_canon_out){0};
-    x->canon_ran = x->usage_injected = x->sent = x->queued = x->retried = x->paused = false;
+    x->canon_ran = x->usage_injected = x->sent = x->queued = x->retried = x->paused = x->copy_given_up = false;
     x->relay = RELAY_RAW;
     x->last_cr = x->head_sent = x->chunked_out = x->answer_whole = x->no_body = false;
     x->status = 0;
@@ -200,14 +200,15 @@ lar_error lar_exchange_begin(lar_exchange *x, lar_client *c, const lar_http1_hea
         lar_exchange_fail(x, e, f.ptr ? f.ptr : "");
         return e;
     }
+    if (!e) e = lar_route_origin(h, x->set->generation->loopback_only && !x->cors.len);
     lar_tenant tenant = {0};
     if (!e) e = lar_route_tenant_memo(x->config, h, &g->process_salt, &x->set->tenants, &tenant);
     x->record.tenant = tenant.fingerprint;
     x->scope = tenant.scope;
     if (!e && g->stopping) e = LAR_SHUTDOWN;
-    if (e)
-        lar_exchange_fail(x, e,
-                          e == LAR_UNAUTHORIZED ? "send a key of this gateway as 'Authorization: Bearer KEY'" : "");
+    if (e == LAR_UNAUTHORIZED) lar_exchange_fail(x, e, "send a key of this gateway as 'Authorization: Bearer KEY'");
+    else if (e == LAR_FORBIDDEN) lar_exchange_fail(x, e, "a web page of another host; list it in cors.origins");
+    else if (e) lar_exchange_fail(x, e, "");
     return e;
 }
 
@@ -226,11 +227,15 @@ static lar_error add_body(lar_exchange *x, lar_slice part) {
     return lar_buf_add_slice(&x->body, part);
 }
 
-lar_error lar_exchange_body(lar_exchange *x, lar_slice part) {
+bool lar_exchange_budget(lar_exchange *x, size_t bytes) {
     lar_gateway *g = x->loop->gateway;
-    long long held = atomic_fetch_add_explicit(&g->buffered_bytes, (long long)part.len, memory_order_relaxed);
-    x->budget_bytes += part.len;
-    lar_error e = held + (long long)part.len > (long long)x->config->buffer_bytes_max ? LAR_NO_MEMORY : LAR_OK;
+    long long held = atomic_fetch_add_explicit(&g->buffered_bytes, (long long)bytes, memory_order_relaxed);
+    x->budget_bytes += bytes;
+    return held + (long long)bytes <= (long long)x->config->buffer_bytes_max;
+}
+
+lar_error lar_exchange_body(lar_exchange *x, lar_slice part) {
+    lar_error e = lar_exchange_budget(x, part.len) ? LAR_OK : LAR_NO_MEMORY;
     /* one allocation where the length is known; a client that only promises gets no more than it sends, at first */
     if (!e && !x->body.len && x->head->has_length && x->head->length <= KEEP_BODY_BYTES)
         e = lar_buf_reserve(&x->body, (size_t)x->head->length);

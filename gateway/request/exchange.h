@@ -84,7 +84,8 @@ struct lar_exchange {
     lar_buf out_head;
     lar_sse sse;
     lar_usage usage;
-    bool paused; /* the upstream is not read: the client is slower */
+    bool copy_given_up; /* JSON: the copy grew too large */
+    bool paused;        /* the upstream is not read: the client is slower */
 
     /* the account */
     lar_journal_record record;
@@ -125,6 +126,8 @@ void lar_exchange_move(lar_exchange *x, exchange_state to);
 /* exchange.c: DONE exchanges go to the loop's spares, or are freed (later, by the loop). */
 void lar_exchange_recycle(lar_exchange *x);
 void lar_exchange_free(lar_exchange *x);
+/* exchange.c: counts bytes held for this exchange until its record. False: over the process's budget. */
+bool lar_exchange_budget(lar_exchange *x, size_t bytes);
 /* exchange.c: sets the deadline: `ms`, or what is left of the upstream's total if that is less. */
 void lar_exchange_wait(lar_exchange *x, uint32_t ms);
 /* finish.c: DRAIN is over. */

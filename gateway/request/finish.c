@@ -150,6 +150,7 @@ lar_error lar_exchange_own_fields(const lar_exchange *x, lar_buf *out) {
 void lar_exchange_answer(lar_exchange *x, int status, const char *fields, lar_slice body, lar_ending how) {
     lar_buf *b = &x->out_head;
     b->len = 0;
+    if (lar_client_at_last(x->client)) x->keep_alive = false;
     /* a body that was not read to its end cannot be followed by another request (RFC 9112 9.6) */
     if (x->state == EXCHANGE_BODY && x->head->has_body && !lar_client_body_read(x->client)) x->keep_alive = false;
     lar_error e = lar_buf_printf(b, "HTTP/1.1 %d %s\r\n%s", status, lar_http1_reason(status), fields);

@@ -85,8 +85,8 @@ typedef struct lar_loop {
     uint32_t client_count;
     lar_exchange *spare; /* exchanges kept for the next request, linked by `spare_next` */
     uint32_t spare_count;
-    uint64_t id_state; /* request ids: a random start, then a step of a Weyl sequence */
-    bool stopping, pools_closed;
+    uint64_t id_state;                    /* request ids: a random start, then a step of a Weyl sequence */
+    bool stopping, cutting, pools_closed; /* cutting: the patience of a stop is over */
 } lar_loop;
 
 /* Makes the loop and binds its listeners (ports: the ones the first loop got). */

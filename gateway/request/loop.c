@@ -145,6 +145,7 @@ void lar_loop_client_gone(lar_loop *l) {
 }
 
 static void cut_clients(lar_loop *l) {
+    l->cutting = true;
     for (lar_client *c = l->clients, *next; c; c = next) {
         next = c->next; /* a client is unlinked only in a later turn of the loop */
         lar_client_close(c);

@@ -41,7 +41,8 @@ lar_error lar_exchange_copy_head(lar_exchange *x, int status) {
             lar_slice_ieq(f->name, LAR_SLICE("x-larder-edits")))
             continue;
         if (sse && lar_slice_ieq(f->name, LAR_SLICE("x-accel-buffering"))) continue;
-        if (x->cors.len && lar_slice_ieq(f->name, LAR_SLICE("access-control-allow-origin"))) continue;
+        /* who may read answers from a web page is this gateway's configuration, not the upstream's */
+        if (lar_slice_starts_i(f->name, LAR_SLICE("access-control-"))) continue;
         if (lar_slice_ieq(f->name, LAR_SLICE("cache-control"))) has_cache_control = true;
         e = lar_buf_reserve(b, f->name.len + f->value.len + 4);
         if (!e) e = lar_buf_add_slice(b, f->name);
@@ -57,6 +58,7 @@ lar_error lar_exchange_copy_head(lar_exchange *x, int status) {
 /* Adds framing and Connection. `length` < 0: not known. */
 static lar_error end_head(lar_exchange *x, int64_t length) {
     lar_buf *b = &x->out_head;
+    if (lar_client_at_last(x->client)) x->keep_alive = false;
     lar_error e = LAR_OK;
     bool framed = length >= 0;
     if (!x->no_body && !framed) {
@@ -112,7 +114,9 @@ static bool put(lar_exchange *x, const pieces *body, put_last last) {
     if (last == PUT_MORE && lar_client_queued(x->client) > x->config->stream_buffer_bytes) {
         x->paused = true;
         lar_lease_pause(&x->lease);
-        lar_deadline_clear(&x->deadline); /* the client's write timeout counts now */
+        /* the client's write limit counts now, and what is left of the whole */
+        if (x->upstream->total_timeout_ms) lar_exchange_wait(x, UINT32_MAX);
+        else lar_deadline_clear(&x->deadline);
     }
     return true;
 }
@@ -181,7 +185,7 @@ static bool let_go(lar_exchange *x) {
 }
 
 static void hold(lar_exchange *x, lar_slice data) {
-    if (lar_buf_add_slice(&x->held, data) != LAR_OK) {
+    if (!lar_exchange_budget(x, data.len) || lar_buf_add_slice(&x->held, data) != LAR_OK) {
         lar_exchange_fail(x, LAR_NO_MEMORY, "");
         return;
     }
@@ -342,7 +346,11 @@ void lar_exchange_on_body(lar_exchange *x, lar_slice data) {
     case RELAY_SSE: relay_events(x, data); return;
     case RELAY_HOLD: hold(x, data); return;
     case RELAY_JSON:
-        if (lar_buf_add_slice(&x->copy, data) != LAR_OK) x->copy.len = 0; /* too large: its usage stays unknown */
+        /* too large a copy, or no room for one: its usage stays unknown */
+        if (!x->copy_given_up && (!lar_exchange_budget(x, data.len) || lar_buf_add_slice(&x->copy, data) != LAR_OK)) {
+            x->copy.len = 0;
+            x->copy_given_up = true;
+        }
         break;
     case RELAY_RAW: break;
     }

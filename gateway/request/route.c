@@ -77,7 +77,10 @@ static lar_slice origin_form(lar_slice target) {
     for (int i = 0; i < 2; i++) {
         lar_slice s = lar_slice_cstr(schemes[i]);
         if (target.len < s.len || !lar_slice_ieq(lar_slice_of(target.ptr, s.len), s)) continue;
-        const char *slash = memchr(target.ptr + s.len, '/', target.len - s.len);
+        size_t authority = 0;
+        while (s.len + authority < target.len && !strchr("/?#", target.ptr[s.len + authority])) authority++;
+        const char *slash = target.ptr + s.len + authority;
+        if (slash == target.ptr + target.len || *slash != '/') slash = NULL;
         return slash ? lar_slice_of(slash, (size_t)(target.ptr + target.len - slash)) : LAR_SLICE("/");
     }
     return target;
@@ -105,6 +108,11 @@ static bool may_pass(const lar_config *c, const lar_route_config *rule, lar_slic
 lar_error lar_route_find(const lar_config *c, const lar_http1_head *h, lar_route *out, const char **allow) {
     *out = (lar_route){.name = "other"};
     *allow = "";
+    /* TRACE would echo larder's own key to the client (RFC 9110 9.3.8); CONNECT is no business of a gateway */
+    if (lar_slice_eq_cstr(h->method, "TRACE") || lar_slice_eq_cstr(h->method, "CONNECT")) {
+        *allow = "GET, HEAD, POST, OPTIONS";
+        return LAR_METHOD;
+    }
     lar_slice target = origin_form(h->target);
     lar_slice path = without_query(target);
     if (!path_is_plain(path)) return LAR_HTTP_SYNTAX;
@@ -185,20 +193,43 @@ lar_slice lar_route_credential(const lar_http1_head *h) {
     return v.len ? v : lar_http1_get(h, "api-key");
 }
 
-static lar_digest salted(const lar_digest *salt, lar_slice what) {
+/* Fields by which an upstream may tell one payer from another. */
+static bool names_a_payer(lar_slice name) {
+    static const char *const names[] = {"authorization", "x-api-key",           "api-key",        "x-goog-api-key",
+                                        "cookie",        "openai-organization", "openai-project", "x-auth-token"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        if (lar_slice_ieq(name, lar_slice_cstr(names[i]))) return true;
+    }
+    return false;
+}
+
+static lar_digest digest_join(lar_digest a, lar_slice more) {
     char both[64];
-    lar_digest d = lar_digest_of(what);
-    memcpy(both, salt->bytes, 32);
+    lar_digest d = lar_digest_of(more);
+    memcpy(both, a.bytes, 32);
     memcpy(both + 32, d.bytes, 32);
     return lar_digest_of(lar_slice_of(both, sizeof both));
 }
 
+/* Of all such fields, in order; how many there are in *count. */
+static lar_digest payer_digest(const lar_http1_head *h, lar_digest start, uint32_t *count) {
+    *count = 0;
+    for (uint32_t i = 0; i < h->field_count; i++) {
+        if (!names_a_payer(h->fields[i].name)) continue;
+        start = digest_join(start, h->fields[i].value);
+        (*count)++;
+    }
+    return start;
+}
+
 lar_error lar_route_tenant(const lar_config *c, const lar_http1_head *h, const lar_digest *salt, lar_tenant *out) {
     lar_slice credential = lar_route_credential(h);
-    *out = (lar_tenant){.scope = salted(salt, credential)};
+    uint32_t payers;
+    *out = (lar_tenant){.scope = payer_digest(h, digest_join(*salt, credential), &payers)};
     lar_digest d = lar_digest_of(credential);
     if (!c->key_count) {
-        if (credential.len) out->fingerprint = lar_digest_short(&d);
+        if (payers) out->fingerprint = lar_digest_short(payers > 1 ? &out->scope : &d);
+        if (payers == 1) out->scope = digest_join(*salt, credential); /* the same key in either field is one tenant */
         return LAR_OK;
     }
     const lar_key_config *found = NULL;
@@ -208,15 +239,20 @@ lar_error lar_route_tenant(const lar_config *c, const lar_http1_head *h, const l
     if (!credential.len || !found) return LAR_UNAUTHORIZED;
     lar_digest name = lar_digest_of(lar_slice_cstr(found->tenant));
     out->fingerprint = lar_digest_short(&name);
-    out->scope = salted(salt, lar_slice_cstr(found->tenant));
+    lar_digest scope = digest_join(*salt, lar_slice_cstr(found->tenant));
+    if (payers > 1) scope = payer_digest(h, scope, &payers);
+    out->scope = scope;
     return LAR_OK;
 }
 
 lar_error lar_route_tenant_memo(const lar_config *c, const lar_http1_head *h, const lar_digest *salt,
                                 lar_tenant_memo *memo, lar_tenant *out) {
-    lar_hash seed;
-    memcpy(seed.bytes, memo->seed, sizeof seed.bytes);
-    lar_hash key = lar_hash_chain(seed, lar_route_credential(h));
+    lar_hash key;
+    memcpy(key.bytes, memo->seed, sizeof key.bytes);
+    for (uint32_t i = 0; i < h->field_count; i++) {
+        if (!names_a_payer(h->fields[i].name)) continue;
+        key = lar_hash_chain(lar_hash_chain(key, h->fields[i].name), h->fields[i].value);
+    }
     size_t at = lar_hash_low(key) % LAR_TENANT_MEMO_SLOTS;
     if (memo->slots[at].used && lar_hash_eq(memo->slots[at].key, key)) {
         *out = (lar_tenant){.fingerprint = memo->slots[at].tenant, .scope = memo->slots[at].scope};
@@ -246,8 +282,18 @@ static lar_slice host_name(lar_slice host) {
         const char *end = memchr(host.ptr, ']', host.len);
         return end ? lar_slice_of(host.ptr, (size_t)(end - host.ptr) + 1) : host;
     }
+    if (!host.len) return host;
     const char *colon = memchr(host.ptr, ':', host.len);
     return colon ? lar_slice_of(host.ptr, (size_t)(colon - host.ptr)) : host;
+}
+
+static bool is_loopback_name(lar_slice name) {
+    if (lar_slice_ieq(name, LAR_SLICE("localhost")) || lar_slice_eq(name, LAR_SLICE("[::1]"))) return true;
+    if (!lar_slice_starts(name, LAR_SLICE("127.")) || name.len > 15) return false;
+    for (size_t i = 0; i < name.len; i++) {
+        if (name.ptr[i] != '.' && (name.ptr[i] < '0' || name.ptr[i] > '9')) return false;
+    }
+    return true;
 }
 
 lar_error lar_route_host(const lar_config *c, const lar_http1_head *h, bool loopback_only) {
@@ -255,13 +301,19 @@ lar_error lar_route_host(const lar_config *c, const lar_http1_head *h, bool loop
     if (!host.ptr || !host.len) return h->minor == 0 && !host.ptr ? LAR_OK : LAR_HTTP_HOST;
     lar_slice name = host_name(host);
     if (c->hosts[0] && in_list(c->hosts, name)) return LAR_OK;
-    bool loopback = lar_slice_ieq(name, LAR_SLICE("localhost")) || lar_slice_eq(name, LAR_SLICE("[::1]")) ||
-                    (lar_slice_starts(name, LAR_SLICE("127.")) && name.len <= 15);
-    for (size_t i = 0; loopback && name.ptr[0] == '1' && i < name.len; i++) {
-        if (name.ptr[i] != '.' && (name.ptr[i] < '0' || name.ptr[i] > '9')) loopback = false;
-    }
+    bool loopback = is_loopback_name(name);
     if (loopback_only) return loopback ? LAR_OK : LAR_HTTP_HOST;
     return c->hosts[0] && !loopback ? LAR_HTTP_HOST : LAR_OK;
+}
+
+lar_error lar_route_origin(const lar_http1_head *h, bool closed) {
+    lar_slice origin = lar_http1_get(h, "origin");
+    if (!closed || !origin.len) return LAR_OK;
+    lar_slice host = {NULL, 0};
+    if (lar_slice_starts_i(origin, LAR_SLICE("http://"))) host = lar_slice_of(origin.ptr + 7, origin.len - 7);
+    if (lar_slice_starts_i(origin, LAR_SLICE("https://"))) host = lar_slice_of(origin.ptr + 8, origin.len - 8);
+    bool web_page = host.ptr || lar_slice_eq(origin, LAR_SLICE("null"));
+    return web_page && !is_loopback_name(host_name(host)) ? LAR_FORBIDDEN : LAR_OK;
 }
 
 lar_slice lar_route_cors(const lar_config *c, const lar_http1_head *h) {

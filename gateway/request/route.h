@@ -33,7 +33,7 @@ const char *lar_route_alias(const lar_config *c, lar_slice model);
 lar_slice lar_route_credential(const lar_http1_head *h);
 typedef struct lar_tenant {
     uint64_t fingerprint; /* for records and logs; 0: no credential */
-    lar_digest scope;     /* what only this tenant has */
+    lar_digest scope; /* what only this tenant has: of every credential that goes upstream, not of the first alone */
 } lar_tenant;
 /* Compares with every configured key in constant time. UNAUTHORIZED if keys are configured and none fits. */
 LAR_MUST_USE lar_error lar_route_tenant(const lar_config *c, const lar_http1_head *h, const lar_digest *salt,
@@ -55,6 +55,10 @@ LAR_MUST_USE lar_error lar_route_tenant_memo(const lar_config *c, const lar_http
                                              lar_tenant_memo *memo, lar_tenant *out);
 /* Host checks of X-03: HTTP_HOST if a loopback listener is spoken to by another name. */
 LAR_MUST_USE lar_error lar_route_host(const lar_config *c, const lar_http1_head *h, bool loopback_only);
+/* A gateway on loopback without client keys serves whoever reaches it: with `closed`, a request that a web page of
+ * another host sends there is FORBIDDEN, since a simple POST needs no preflight (Fetch 4.8) and would spend the operator's
+ * key. Pages of this machine and clients that are no web pages (no Origin, or one that is not http) may ask. */
+LAR_MUST_USE lar_error lar_route_origin(const lar_http1_head *h, bool closed);
 /* The value for Access-Control-Allow-Origin, or empty: CORS is off or the origin is not allowed. */
 lar_slice lar_route_cors(const lar_config *c, const lar_http1_head *h);
 

@@ -9,7 +9,7 @@
 #include "base/ensure.h"
 #include "gateway/upstream/pool_internal.h"
 
-enum { RECENT_NS = 500000 };
+enum { RECENT_NS = 200000, CAREFUL_MS = 60000 };
 
 static void pump(lar_pool *p);
 
@@ -85,6 +85,8 @@ bool lar_pool_quiet(const lar_pool *p) {
     return p->open_count == 0 && p->waiting == 0 && lar_resolver_idle(&p->resolver);
 }
 
+void lar_pool_upstream_closes(lar_pool *p) { p->careful_until_ms = uv_now(p->o.loop) + CAREFUL_MS; }
+
 void lar_pool_idle_remove(lar_upstream_conn *c) {
     lar_pool *p = c->pool;
     if (c->prev) c->prev->next = c->next;
@@ -128,7 +130,7 @@ static lar_upstream_conn *take_idle(lar_pool *p) {
         lar_pool_idle_remove(c);
         bool old = now - c->idle_since_ms >= c->idle_ms_max;
         /* one that was busy a moment ago needs no look at its socket */
-        bool recent = lar_clock_mono_ns() - c->idle_since_ns < RECENT_NS;
+        bool recent = now >= p->careful_until_ms && lar_clock_mono_ns() - c->idle_since_ns < RECENT_NS;
         if (!old && lar_resolver_has(&p->resolver, &c->peer) && (recent || !lar_stream_stale(&c->stream))) return c;
         lar_metrics_add(p->o.metrics, LAR_METRIC_UPSTREAM_STALE_TOTAL, 1);
         lar_conn_close(c, LAR_CLOSE_NORMAL);

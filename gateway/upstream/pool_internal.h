@@ -37,7 +37,8 @@ struct lar_pool {
     lar_upstream_conn *idle; /* newest first */
     lar_lease *wait_first, *wait_last;
     uint32_t idle_count, open_count, connecting, waiting;
-    uint32_t good_address; /* index that worked last */
+    uint32_t good_address;     /* index that worked last */
+    uint64_t careful_until_ms; /* it was seen to close idle connections: each one is looked at before use */
     bool closing;
 };
 
@@ -49,6 +50,7 @@ void lar_conn_close(lar_upstream_conn *c, lar_stream_close_mode mode);
 void lar_pool_conn_open(lar_upstream_conn *c);
 void lar_pool_conn_failed(lar_upstream_conn *c, lar_error e, const char *detail);
 void lar_pool_conn_gone(lar_upstream_conn *c);
+void lar_pool_upstream_closes(lar_pool *p); /* it ended an idle or reused connection */
 void lar_pool_idle_remove(lar_upstream_conn *c);
 
 #endif

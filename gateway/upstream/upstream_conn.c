@@ -94,6 +94,7 @@ static void on_data(lar_upstream_conn *c, lar_slice data) {
 }
 
 static void on_eof(lar_upstream_conn *c) {
+    if (c->state == CONN_IDLE || !c->answered) lar_pool_upstream_closes(c->pool);
     if (c->state == CONN_IDLE) {
         lar_pool_idle_remove(c);
         lar_conn_close(c, LAR_CLOSE_NORMAL);
