@@ -193,14 +193,14 @@ lar_slice lar_route_credential(const lar_http1_head *h) {
     return v.len ? v : lar_http1_get(h, "api-key");
 }
 
-/* Fields by which an upstream may tell one payer from another. */
-static bool names_a_payer(lar_slice name) {
+/* Fields by which an upstream may tell one payer from another: the name in lower case, or NULL. */
+static const char *payer_field(lar_slice name) {
     static const char *const names[] = {"authorization", "x-api-key",           "api-key",        "x-goog-api-key",
                                         "cookie",        "openai-organization", "openai-project", "x-auth-token"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        if (lar_slice_ieq(name, lar_slice_cstr(names[i]))) return true;
+        if (lar_slice_ieq(name, lar_slice_cstr(names[i]))) return names[i];
     }
-    return false;
+    return NULL;
 }
 
 static lar_digest digest_join(lar_digest a, lar_slice more) {
@@ -215,8 +215,9 @@ static lar_digest digest_join(lar_digest a, lar_slice more) {
 static lar_digest payer_digest(const lar_http1_head *h, lar_digest start, uint32_t *count) {
     *count = 0;
     for (uint32_t i = 0; i < h->field_count; i++) {
-        if (!names_a_payer(h->fields[i].name)) continue;
-        start = digest_join(start, h->fields[i].value);
+        const char *field = payer_field(h->fields[i].name);
+        if (!field) continue;
+        start = digest_join(digest_join(start, lar_slice_cstr(field)), h->fields[i].value);
         (*count)++;
     }
     return start;
@@ -250,7 +251,7 @@ lar_error lar_route_tenant_memo(const lar_config *c, const lar_http1_head *h, co
     lar_hash key;
     memcpy(key.bytes, memo->seed, sizeof key.bytes);
     for (uint32_t i = 0; i < h->field_count; i++) {
-        if (!names_a_payer(h->fields[i].name)) continue;
+        if (!payer_field(h->fields[i].name)) continue;
         key = lar_hash_chain(lar_hash_chain(key, h->fields[i].name), h->fields[i].value);
     }
     size_t at = lar_hash_low(key) % LAR_TENANT_MEMO_SLOTS;

@@ -160,6 +160,31 @@ static void tenants_differ_by_credential_and_keep_no_key(void **state) {
     assert_true(none.fingerprint == 0 && a.fingerprint != 0);
 }
 
+/* An upstream may bill by any of these fields, so none of them may be left out of what keeps tenants apart. */
+static void every_credential_that_goes_upstream_counts(void **state) {
+    fixture *f = *state;
+    lar_digest salt = lar_digest_of(LAR_SLICE("salt"));
+    static lar_tenant_memo memo;
+    static const char *const rows[] = {"Authorization: Bearer dummy\r\n",
+                                       "Authorization: Bearer dummy\r\nx-api-key: a\r\n",
+                                       "Authorization: Bearer dummy\r\nx-api-key: b\r\n",
+                                       "Authorization: Bearer dummy\r\nAuthorization: Bearer b\r\n",
+                                       "Authorization: Bearer dummy\r\nx-goog-api-key: a\r\n",
+                                       "Authorization: Bearer dummy\r\nCookie: a=b\r\n",
+                                       "Authorization: Bearer dummy\r\nOpenAI-Organization: o1\r\n",
+                                       "Authorization: Bearer dummy\r\nOpenAI-Organization: o2\r\n"};
+    enum { ROWS = sizeof rows / sizeof *rows };
+    lar_tenant t[ROWS];
+    for (size_t i = 0; i < ROWS; i++) {
+        const lar_http1_head *h = ask(f->parser, "POST", "/v1/messages", rows[i]);
+        assert_int_equal(lar_route_tenant_memo(f->config, h, &salt, &memo, &t[i]), LAR_OK);
+        for (size_t k = 0; k < i; k++) {
+            assert_false(lar_digest_eq(&t[i].scope, &t[k].scope));
+            assert_true(t[i].fingerprint != t[k].fingerprint);
+        }
+    }
+}
+
 static void configured_keys_are_the_only_ones(void **state) {
     fixture *f = *state;
     assert_int_equal(setenv("ROUTE_TEST_KEY", "sk-right", 1), 0);
@@ -224,6 +249,7 @@ int main(void) {
         cmocka_unit_test(hidden_and_climbing_paths_are_refused),
         cmocka_unit_test(an_upstream_is_chosen_by_prefix_model_and_field),
         cmocka_unit_test(tenants_differ_by_credential_and_keep_no_key),
+        cmocka_unit_test(every_credential_that_goes_upstream_counts),
         cmocka_unit_test(configured_keys_are_the_only_ones),
         cmocka_unit_test(a_loopback_listener_answers_loopback_names_only),
         cmocka_unit_test(cors_allows_only_the_listed_origins),
