@@ -24,7 +24,8 @@ lar_error lar_queue_init(lar_queue *q, uint32_t records_max) {
     (void)pthread_condattr_destroy(&attr);
     q->fill = &q->halves[0];
     for (int i = 0; i < 2; i++) {
-        q->halves[i].records = calloc(records_max, sizeof *q->halves[i].records);
+        /* not cleared: what is never used then never becomes resident */
+        q->halves[i].records = malloc((size_t)records_max * sizeof *q->halves[i].records);
         if (!q->halves[i].records) {
             lar_queue_release(q);
             return LAR_NO_MEMORY;
