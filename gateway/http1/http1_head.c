@@ -323,8 +323,28 @@ static int on_head_end(llhttp_t *ll) {
 static const llhttp_settings_t second_settings = {.on_header_value_complete = on_field_end,
                                                   .on_headers_complete = on_head_end};
 
+/* llhttp over the head from `at`, without the white space behind a framing field's value: it may be SP or HTAB (RFC
+ * 9110 5.6.3), and llhttp 8.1.0 takes a tab there for a part of the value. */
+static llhttp_errno_t second_reads(lar_http1 *p, const char *at, const head_facts *facts) {
+    const char *end = p->head.ptr + p->head.len;
+    llhttp_errno_t err = HPE_OK;
+    while (err == HPE_OK && at < end) {
+        lar_slice next = {0}; /* the framing value that comes first from here and has a blank behind it */
+        for (int i = 0; i < 2; i++) {
+            lar_slice v = i ? facts->coding : facts->length;
+            if (v.len == 0 || v.ptr < at || v.ptr[v.len] == '\r') continue;
+            if (!next.ptr || v.ptr < next.ptr) next = v;
+        }
+        const char *stop = next.ptr ? next.ptr + next.len : end;
+        err = llhttp_execute(&p->second, at, (size_t)(stop - at));
+        at = stop;
+        while (at < end && (*at == ' ' || *at == '\t')) at++;
+    }
+    return err;
+}
+
 /* llhttp over the same bytes. It knows a fixed list of methods, so another one is shown to it as GET. */
-static bool second_reader_agrees(lar_http1 *p) {
+static bool second_reader_agrees(lar_http1 *p, const head_facts *facts) {
     llhttp_t *ll = &p->second;
     const char *at = p->head.ptr;
     llhttp_errno_t err = HPE_OK;
@@ -338,7 +358,7 @@ static bool second_reader_agrees(lar_http1 *p) {
         err = llhttp_execute(ll, "GET", 3);
         at += p->h.method.len;
     }
-    if (err == HPE_OK) err = llhttp_execute(ll, at, (size_t)(p->head.ptr + p->head.len - at));
+    if (err == HPE_OK) err = second_reads(p, at, facts);
     if (err != HPE_PAUSED || !p->second_done) return refuse(p, LAR_HTTP_SYNTAX, 0, "the head is malformed");
     bool chunked = (ll->flags & F_CHUNKED) != 0, length = (ll->flags & F_CONTENT_LENGTH) != 0;
     if (p->second_fields != p->h.field_count || chunked != p->h.chunked || length != p->h.has_length ||
@@ -360,7 +380,7 @@ bool lar_http1_read_head(lar_http1 *p) {
     h->keep_alive = !facts.close && (h->minor == 1 || facts.keep_alive);
     if (!read_framing(p, &facts)) return false;
     if (!(request ? judge_request(p, &facts) : judge_response(p))) return false;
-    if (!second_reader_agrees(p)) return false;
+    if (!second_reader_agrees(p, &facts)) return false;
     if (request && h->length > p->limits.body_bytes_max)
         return refuse(p, LAR_HTTP_BODY_LARGE, 0, "Content-Length is over the limit");
     return true;

@@ -219,6 +219,37 @@ static void h22_hop_by_hop(void **s) {
     lar_http1_free(p);
 }
 
+/* SP and HTAB are optional white space on both sides of a value (RFC 9110 5.6.3), and nothing else is. */
+static void white_space_around_framing_fields(void **s) {
+    (void)s;
+#define OF_LENGTH(l) "POST /v1 HTTP/1.1\r\nHost: a\r\nContent-Length:" l "\r\nX: y\r\n\r\nhello" THEN
+#define THEN "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+#define OF_CODING(c) "POST /v1 HTTP/1.1\r\nTransfer-Encoding:" c "\r\nHost: a\r\n\r\n5\r\nhello\r\n0\r\n\r\n"
+    REQUEST(OF_LENGTH(" 5\t"), "(POST /v1)[hello].(GET /).");
+    REQUEST(OF_LENGTH("5 \t \t"), "(POST /v1)[hello].(GET /).");
+    REQUEST(OF_LENGTH("\t5\t\t "), "(POST /v1)[hello].(GET /).");
+    REQUEST(OF_CODING(" chunked\t"), "(POST /v1)[hello].");
+    REQUEST(OF_CODING("\tCHUNKED \t"), "(POST /v1)[hello].");
+    REQUEST("GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\t\r\n\r\n", "(GET /).");
+    SYNTAX(OF_LENGTH("5\t5"));
+    SYNTAX(OF_LENGTH("\t"));
+    SYNTAX(OF_LENGTH("5\t,\t5"));
+    SYNTAX(OF_LENGTH("5\v"));
+    SYNTAX(OF_LENGTH("5\f"));
+    SYNTAX(OF_LENGTH("5\xc2\xa0"));
+    SYNTAX(OF_CODING("chunked\tx"));
+    SYNTAX(OF_CODING("chunked\v"));
+    SYNTAX(OF_CODING("chunked\t,"));
+    SYNTAX(OF_CODING("\t"));
+    SYNTAX("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\t\r\n\t\r\n\r\nhello");
+    SYNTAX("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\t\r\nContent-Length: 5\t\r\n\r\nhello");
+    SYNTAX("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\t\r\nTransfer-Encoding: chunked\t\r\n\r\n0\r\n\r\n");
+    SYNTAX("POST / HTTP/1.1\r\nHost: a\r\nContent-Length\t: 5\r\n\r\nhello");
+#undef THEN
+#undef OF_LENGTH
+#undef OF_CODING
+}
+
 static void h40_lines_that_are_no_fields(void **s) {
     (void)s;
     SYNTAX("GET / HTTP/1.1\r\nHost: a\r\nX-Bad\r\n\r\n");
@@ -494,6 +525,7 @@ int main(void) {
         cmocka_unit_test(keep_alive_follows_version_and_connection),
         cmocka_unit_test(h19_h21_http_1_0),
         cmocka_unit_test(h22_hop_by_hop),
+        cmocka_unit_test(white_space_around_framing_fields),
         cmocka_unit_test(h40_lines_that_are_no_fields),
         cmocka_unit_test(h41_body_limit),
         cmocka_unit_test(head_is_readable_after_body_large),

@@ -40,6 +40,11 @@ static void ordinary_answers(void **s) {
            "berlastet (50% \"full\")\r\nRETRY-AFTER: 7\r\ncontent-length: 2\r\n\r\n{}",
            "(529)[{}].");
     ANSWER("HTTP/1.1 200 OK\r\nTransfer-Encoding: CHUNKED\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n", "(200)[abcde].");
+    ANSWER("HTTP/1.1 200 OK\r\nContent-Length:\t5 \t\r\n\r\nhello", "(200)[hello].");
+    ANSWER("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\t\r\nContent-Length: 9\t\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+           "(200)[abc].");
+    ANSWER("HTTP/1.1 200 OK\r\nContent-Length: 9\t\r\nTransfer-Encoding: chunked \t\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+           "(200)[abc].");
     ANSWER("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3  \r\nabc\r\n0 \r\nX-T: 1\r\n\r\n", "(200)[abc].");
 }
 
