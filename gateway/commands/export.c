@@ -16,7 +16,9 @@ enum { LINE_BYTES_MAX = 32768 };
 static const char usage[] =
     "usage: larder export --store DIR [options]\n"
     "Prints journal records with all their fields. What is not known is null (jsonl) or empty (csv).\n"
-    "  --format jsonl|csv one JSON object a line (default), or CSV with a head (RFC 4180)\n";
+    "  --format jsonl|csv one JSON object a line (default), or CSV with a head (RFC 4180). In CSV, control\n"
+    "                     characters in names are written as \\x1b or \\u202e, and a name that a spreadsheet would\n"
+    "                     take for a formula (it begins with = + - @) has a ' in front.\n";
 
 typedef struct exporting {
     bool csv, failed;

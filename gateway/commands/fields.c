@@ -1,7 +1,8 @@
 /* A table of a record's fields; JSON and CSV walk it.
  * Flow: export.c and tail.c call. Any thread; pure; the caller's buffer. Why one table: the two formats cannot drift
  * apart, and a new field is one row. Invariants: 1. unknown tokens and times are null or empty, never 0.
- * 2. Identifiers (tenant, prefix hash) are hexadecimal text: a double would round them. */
+ * 2. Identifiers (tenant, prefix hash) are hexadecimal text: a double would round them. 3. A name is whatever a client
+ * sent: in CSV it neither drives a terminal nor is taken for a formula by a spreadsheet. */
 #include "gateway/commands/fields.h"
 
 #include <inttypes.h>
@@ -163,6 +164,24 @@ static lar_error csv_cell(lar_buf *out, lar_slice text) {
     return e ? e : lar_buf_add(out, "\"", 1);
 }
 
+/* What makes a spreadsheet compute a cell: the signs of a formula, also in full width, behind any blanks. */
+static bool begins_formula(const char *text) {
+    static const char *const signs[] = {"=",           "+", "-", "@", "\xef\xbc\x9d", "\xef\xbc\x8b", "\xef\xbc\x8d",
+                                        "\xef\xbc\xa0"};
+    while (*text == ' ') text++;
+    for (unsigned i = 0; i < sizeof signs / sizeof *signs; i++)
+        if (!strncmp(text, signs[i], strlen(signs[i]))) return true;
+    return false;
+}
+
+static lar_error csv_text(lar_buf *out, lar_slice text) {
+    _Static_assert(4 * LAR_JREC_NAME_BYTES + 13 < LAR_SHOWN_BYTES, "a name with every byte escaped is not cut");
+    char shown[1 + LAR_SHOWN_BYTES] = "'";
+    if (!text.len) return LAR_OK;
+    lar_present_name(text, shown + 1);
+    return csv_cell(out, lar_slice_cstr(shown + (begins_formula(shown + 1) ? 0 : 1)));
+}
+
 lar_error lar_fields_csv(lar_buf *out, uint64_t seq, const lar_journal_record *r) {
     lar_buf text;
     lar_buf_init(&text, LAR_SHOWN_BYTES);
@@ -171,7 +190,7 @@ lar_error lar_fields_csv(lar_buf *out, uint64_t seq, const lar_journal_record *r
         text.len = 0;
         if (i) e = lar_buf_add(out, ",", 1);
         if (!e) e = text_of(&fields[i], seq, r, &text);
-        if (!e) e = csv_cell(out, lar_buf_slice(&text));
+        if (!e) e = (is_text(fields[i].kind) ? csv_text : csv_cell)(out, lar_buf_slice(&text));
     }
     lar_buf_release(&text);
     return e;

@@ -7,7 +7,8 @@
 
 /* {"seq":1,...} without a line end. Unknown is null. Whole numbers are written exactly. */
 LAR_MUST_USE lar_error lar_fields_json(lar_buf *out, uint64_t seq, const lar_journal_record *r);
-/* RFC 4180 without a line end. Unknown is empty. */
+/* RFC 4180 without a line end. Unknown is empty. Text is shown as lar_present_name does, and has a ' in front where a
+ * spreadsheet would take it for a formula (it begins with = + - @). */
 LAR_MUST_USE lar_error lar_fields_csv(lar_buf *out, uint64_t seq, const lar_journal_record *r);
 LAR_MUST_USE lar_error lar_fields_csv_head(lar_buf *out);
 /* Ids of the rules in a set, parted by `between`; a bit that no rule has is "bit<n>". */

@@ -270,6 +270,62 @@ static void csv_is_rfc_4180(void **state) {
     done(&o);
 }
 
+/* What clients chose as a model's name neither drives a terminal nor a spreadsheet. */
+static void csv_defuses_names(void **state) {
+    (void)state;
+    static const struct {
+        const char *name, *cell;
+    } cases[] = {
+        {"plain-1.5", ",plain-1.5,"},
+        {"=HYPERLINK(\"http://x\")", ",\"'=HYPERLINK(\"\"http://x\"\")\","},
+        {"=1+1", ",'=1+1,"},
+        {"+1", ",'+1,"},
+        {"-1", ",'-1,"},
+        {"@SUM(A1)", ",'@SUM(A1),"},
+        {" =1", ",' =1,"},
+        {"\xef\xbc\x9d"
+         "1",
+         ",'\xef\xbc\x9d"
+         "1,"},
+        {"\t=1", ",\\x09=1,"},
+        {"\r\n=1", ",\\x0d\\x0a=1,"},
+        {"\x1b[31mred", ",\\x1b[31mred,"},
+        {"a\xc2\x9b"
+         "2J",
+         ",a\\u009b2J,"},
+        {"a\xe2\x80\xae"
+         "b",
+         ",a\\u202eb,"},
+        {"a\xff", ",a\\xff,"},
+        {"a=b-c@d+", ",a=b-c@d+,"},
+        {"\xe6\xa8\xa1\xe5\x9e\x8b", ",\xe6\xa8\xa1\xe5\x9e\x8b,"},
+        {"", ",own,,200,"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        lar_journal_record r = {.status = 200, .raw.prompt = -5};
+        (void)snprintf(r.model, sizeof r.model, "%s", cases[i].name);
+        (void)snprintf(r.upstream, sizeof r.upstream, "own");
+        lar_buf b;
+        lar_buf_init(&b, 8192);
+        assert_int_equal(lar_fields_csv(&b, 1, &r), LAR_OK);
+        assert_int_equal(lar_buf_add(&b, "", 1), LAR_OK);
+        if (!strstr(b.ptr, cases[i].cell)) fail_msg("no %s in %s", cases[i].cell, b.ptr);
+        assert_non_null(strstr(b.ptr, ",-5,")); /* a number is no formula */
+        for (const char *p = b.ptr; *p; p++) assert_true((unsigned char)*p >= 0x20);
+        lar_buf_release(&b);
+    }
+    lar_journal_record r = {.status = 200};
+    memset(r.model, 1, sizeof r.model - 1); /* the longest there is, and every byte escaped */
+    lar_buf b;
+    lar_buf_init(&b, 8192);
+    assert_int_equal(lar_fields_csv(&b, 1, &r), LAR_OK);
+    assert_int_equal(lar_buf_add(&b, "", 1), LAR_OK);
+    const char *first = strstr(b.ptr, "\\x01");
+    assert_non_null(first);
+    assert_int_equal(strspn(first, "\\x01"), 4 * (sizeof r.model - 1));
+    lar_buf_release(&b);
+}
+
 /* Numbers no double holds come out exactly. */
 static void numbers_are_exact(void **state) {
     (void)state;
@@ -526,6 +582,7 @@ int main(void) {
         TEST(tables_are_aligned_and_harmless),
         TEST(export_has_every_field),
         TEST(csv_is_rfc_4180),
+        TEST(csv_defuses_names),
         cmocka_unit_test(numbers_are_exact),
         TEST(tail_shows_the_last),
         TEST(tail_follows_until_it_is_told_to_end),
