@@ -124,8 +124,8 @@ LAR_MUST_USE lar_error lar_config_load(const char *file, const lar_config_flag *
 /* The same sources as they are now (the file, the environment, the flags `now` was loaded with), for a reload. `now`
  * stays as it is and need not outlive the new one. Errors likewise. */
 LAR_MUST_USE lar_error lar_config_reload(const lar_config *now, lar_config **out, lar_diag *d);
-/* Is there an option --name? */
-bool lar_config_is_flag(const char *name);
+/* Is there an option --name? CONFIG, with the nearest one in `d`, if not. */
+LAR_MUST_USE lar_error lar_config_check_flag(const char *name, lar_diag *d);
 /* NULL is allowed. Credentials are wiped. */
 void lar_config_free(lar_config *c);
 /* For a reload: appends the names of what differs and needs a restart, separated by blanks; returns how many. These are

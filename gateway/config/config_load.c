@@ -5,6 +5,7 @@
  * reported, with the place it came from. 3. credentials are wiped before their memory is freed.
  * Memory: what is loaded lives in the config's own arena, the file's tree in a scratch arena. */
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "gateway/config/config_parts.h"
@@ -115,6 +116,10 @@ static lar_error unknown_option(lar_loader *l, const char *origin, lar_slice nam
     lar_option_offer(lar_option_scalars(), &n);
     for (unsigned i = 0; i < GIVEN_ROWS; i++) {
         if (!given_rows[i].short_for || dot == '-') lar_nearest_offer(&n, lar_slice_cstr(given_rows[i].name));
+    }
+    if (dot == '-') { /* the command line's own */
+        lar_nearest_offer(&n, LAR_SLICE("config"));
+        lar_nearest_offer(&n, LAR_SLICE("help"));
     }
     const lar_given_row *given = find_given(name); /* a short name is a flag's only */
     if (given && given->short_for) n.best = lar_slice_cstr(given->short_for);
@@ -271,8 +276,13 @@ lar_error lar_config_reload(const lar_config *now, lar_config **out, lar_diag *d
     return lar_config_load(now->source_file, now->source_flags, now->source_flag_count, out, d);
 }
 
-bool lar_config_is_flag(const char *name) {
-    return find_given(lar_slice_cstr(name)) || lar_option_find_loose(lar_option_scalars(), lar_slice_cstr(name));
+lar_error lar_config_check_flag(const char *name, lar_diag *d) {
+    char origin[SHOWN_FILE_BYTES];
+    lar_loader l = {.diag = d};
+    lar_slice text = lar_slice_cstr(name);
+    if (find_given(text) || lar_option_find_loose(lar_option_scalars(), text)) return LAR_OK;
+    (void)snprintf(origin, sizeof origin, "--%s", name);
+    return unknown_option(&l, origin, text, '-');
 }
 
 void lar_config_free(lar_config *c) {

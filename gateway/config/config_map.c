@@ -59,6 +59,16 @@ static void offer_level(const lar_map_reader *r, lar_slice section, lar_nearest 
     for (const char *const *o = r->others; section.len == 0 && o && *o; o++) lar_nearest_offer(n, lar_slice_cstr(*o));
 }
 
+/* A row's path as the file has it: "canon: {mode: ...}", or "mode" inside of canon. Empty if there is no path. */
+static void as_written(lar_slice path, lar_slice section, char *out, size_t cap) {
+    const char *dot = path.ptr ? memchr(path.ptr, '.', path.len) : NULL;
+    lar_slice map = lar_slice_of(path.ptr, dot ? (size_t)(dot - path.ptr) : 0);
+    lar_slice name = dot ? lar_slice_of(dot + 1, path.len - map.len - 1) : path;
+    bool nested = dot && !lar_slice_eq(map, section);
+    if (nested) (void)snprintf(out, cap, "%.*s: {%.*s: ...}", LAR_FMT(map), LAR_FMT(name));
+    else (void)snprintf(out, cap, "%.*s", (int)name.len, name.ptr ? name.ptr : "");
+}
+
 static lar_error unknown(lar_loader *l, const lar_map_reader *r, lar_slice section, const lar_yaml_node *key) {
     lar_slice where =
         lar_arena_printf(&l->scratch, "%s%s%.*s", r->what, *r->what && section.len ? "." : "", LAR_FMT(section));
@@ -72,11 +82,16 @@ static lar_error unknown(lar_loader *l, const lar_map_reader *r, lar_slice secti
     lar_nearest_init(&n, key->text);
     offer_level(r, section, &n);
     lar_option_offer(r->table, &n);
-    char why[160];
+    char why[200], best[100];
     bool shown = may_be_shown(key->text);
-    (void)snprintf(why, sizeof why, "unknown name%s%.*s%s%s%.*s%s", shown ? " '" : "", shown ? (int)key->text.len : 0,
-                   key->text.ptr, shown ? "'" : "", n.best.ptr ? "; did you mean '" : "", (int)n.best.len,
-                   n.best.ptr ? n.best.ptr : "", n.best.ptr ? "'?" : "");
+    bool exact = section.len == 0 && lar_option_find(r->table, key->text); /* right, but for being written in one */
+    as_written(n.best, section, best, sizeof best);
+    (void)snprintf(why, sizeof why, "unknown name%s%.*s%s%s%s%s%s", shown ? " '" : "", shown ? (int)key->text.len : 0,
+                   key->text.ptr, shown ? "'" : "",
+                   exact        ? ": it is a map of its own; write '"
+                   : n.best.ptr ? "; did you mean '"
+                                : "",
+                   best, n.best.ptr ? "'" : "", exact || !n.best.ptr ? "" : "?");
     return lar_loader_fail_at(l, key, what, why);
 }
 

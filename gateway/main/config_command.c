@@ -46,6 +46,11 @@ static lar_exit parse(int argc, char **argv, int first, options *o) {
         char *equals = is_file ? NULL : strchr(arg, '=');
         if (equals) *equals = 0;
         const char *name = is_file ? "config" : arg + 2;
+        lar_diag d = {0};
+        if (strcmp(name, "config") != 0 && lar_config_check_flag(name, &d)) {
+            (void)fprintf(stderr, "larder: %s\n", d.text);
+            return LAR_EXIT_USAGE;
+        }
         if (!equals && i + 1 == argc) return usage("a value is missing behind", arg);
         const char *value = equals ? equals + 1 : argv[++i];
         if (strcmp(name, "config") == 0) o->file = value;
@@ -59,11 +64,7 @@ static lar_exit load(const options *o, lar_config **out) {
     lar_error e = lar_config_load(o->file, o->flags, o->flag_count, out, &d);
     if (!e) return LAR_EXIT_OK;
     (void)fprintf(stderr, "larder: %s\n", *d.text ? d.text : lar_error_text(e));
-    if (e != LAR_CONFIG) return LAR_EXIT_FAILED;
-    for (uint32_t i = 0; i < o->flag_count; i++) {
-        if (!lar_config_is_flag(o->flags[i].name)) return LAR_EXIT_USAGE;
-    }
-    return LAR_EXIT_CONFIG;
+    return e == LAR_CONFIG ? LAR_EXIT_CONFIG : LAR_EXIT_FAILED;
 }
 
 lar_exit lar_command_load(int argc, char **argv, int first, lar_config **out) {

@@ -42,7 +42,13 @@ expect 3 err 'absent.yaml' check -c absent.yaml
 expect 3 err 'no upstream' check
 expect 3 err 'limits-fields: is out of range' check -c good.yaml --limits-fields 1
 expect 2 err 'did you mean --upstream?' check --upstrem http://x
+expect 2 err 'did you mean --upstream?' check --upstrem
+expect 2 err '--nope: no such option' serve --nope
+expect 2 err '--nope: no such option' serve --nope --config good.yaml
+expect 2 err '--nope: no such option' serve --nope=1 -c absent.yaml
+expect 2 err '--confg: no such option; did you mean --config?' serve --confg good.yaml
 expect 2 err 'a value is missing' check -c
+expect 2 err 'a value is missing behind: --limits-fields' check -c good.yaml --limits-fields
 expect 2 err 'unexpected argument' check good.yaml
 expect 2 err 'unexpected argument' check --
 expect 3 err "bad.yaml:3:1" serve -c bad.yaml

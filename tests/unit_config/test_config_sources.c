@@ -109,9 +109,15 @@ static void unknown_names_are_errors(void **state) {
     (void)state;
     lar_config_flag flag = {"upstrem", "http://x"};
     fixture_bad(NULL, &flag, 1, "--upstrem: no such option; did you mean --upstream?");
-    assert_false(lar_config_is_flag("upstrem"));
-    assert_true(lar_config_is_flag("upstream"));
-    assert_true(lar_config_is_flag("limits-head-bytes"));
+    lar_diag d = {0};
+    assert_int_equal(lar_config_check_flag("upstrem", &d), LAR_CONFIG);
+    assert_string_equal(d.text, "--upstrem: no such option; did you mean --upstream?");
+    assert_int_equal(lar_config_check_flag("confg", &d), LAR_CONFIG);
+    assert_non_null(strstr(d.text, "did you mean --config?"));
+    assert_int_equal(lar_config_check_flag("zzzzzzzzzz", &d), LAR_CONFIG);
+    assert_non_null(strstr(d.text, "no such option; `larder config docs --help` lists them"));
+    assert_int_equal(lar_config_check_flag("upstream", &d), LAR_OK);
+    assert_int_equal(lar_config_check_flag("limits-head-bytes", &d), LAR_OK);
     flag = (lar_config_flag){"limits-head-byte", "1"};
     fixture_bad(UP, &flag, 1, "did you mean --limits-head-bytes?");
     flag = (lar_config_flag){"qqqqqqqqqqqq", "1"};
