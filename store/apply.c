@@ -7,6 +7,7 @@
  * Memory: the batch on the stack, the deltas of the store. Not here: removal (retention.c). */
 #include <errno.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/clock.h"
 #include "store/blocks.h"
@@ -273,7 +274,12 @@ void lar_apply_half(lar_store *s, lar_queue_half *half) {
             reopen(s);
             continue;
         }
-        if ((rc == MDB_MAP_FULL || rc == MDB_TXN_FULL) && ++failures < ATTEMPTS) continue;
+        if ((rc == MDB_MAP_FULL || rc == MDB_TXN_FULL) && ++failures < ATTEMPTS) {
+            /* pages that were let go are free only when those who read meanwhile have ended */
+            struct timespec pause = {.tv_nsec = 1000000L << failures};
+            (void)nanosleep(&pause, NULL);
+            continue;
+        }
         slice_given_up(s, &b, rc);
         failures = 0;
     }
