@@ -1,6 +1,8 @@
 /* The admin endpoints over HTTP/1.1, one answer a connection. Called by serve.c; reads atomics of the gateway.
  * Main thread only. Why so small: it serves scrapers and probes, and must not share code paths with the traffic.
- * Invariant: freed when the last handle is closed. Not here: anything that changes state. */
+ * Invariants: 1. freed when the last handle is closed. 2. a new connection is always taken: over the limit the oldest
+ * that keeps larder waiting goes, so that idle connections cannot close a probe out. Not here: anything that changes
+ * state. */
 #include "gateway/request/admin.h"
 
 #include <stdlib.h>
@@ -10,7 +12,12 @@
 #include "gateway/http1/http1.h"
 #include "gateway/net/listener.h"
 
-enum { ADMIN_CONNECTIONS_MAX = 64, ADMIN_TIMEOUT_MS = 10000, ADMIN_READ_BYTES = 8192 };
+enum {
+    ADMIN_CONNECTIONS_MAX = 64,
+    ADMIN_IDLE_MS = 2000,     /* until the first byte */
+    ADMIN_TIMEOUT_MS = 10000, /* from then on, the answer with it */
+    ADMIN_READ_BYTES = 8192
+};
 
 typedef struct admin_conn {
     uv_tcp_t tcp;
@@ -19,9 +26,9 @@ typedef struct admin_conn {
     lar_admin *admin;
     lar_http1 *parser;
     lar_buf out;
-    struct admin_conn *prev, *next;
+    struct admin_conn *prev, *next; /* the newest first */
     uint8_t open_handles;
-    bool closing, answered;
+    bool closing, heard, answered; /* heard: its first byte has come */
     char in[ADMIN_READ_BYTES];
 } admin_conn;
 
@@ -29,8 +36,8 @@ struct lar_admin {
     uv_tcp_t listener;
     lar_gateway *gateway;
     admin_conn *conns;
-    uint32_t handles; /* listener and connections not freed yet */
-    uint32_t conn_count;
+    uint32_t handles;    /* listener and connections not freed yet */
+    uint32_t conn_count; /* that are not closing */
 };
 
 static void release(lar_admin *a) {
@@ -43,7 +50,6 @@ static void on_handle_closed(uv_handle_t *h) {
     if (c->prev) c->prev->next = c->next;
     else c->admin->conns = c->next;
     if (c->next) c->next->prev = c->prev;
-    c->admin->conn_count--;
     lar_http1_free(c->parser);
     lar_buf_release(&c->out);
     release(c->admin);
@@ -53,6 +59,7 @@ static void on_handle_closed(uv_handle_t *h) {
 static void close_conn(admin_conn *c) {
     if (c->closing) return;
     c->closing = true;
+    c->admin->conn_count--;
     uv_close((uv_handle_t *)&c->tcp, on_handle_closed);
     uv_close((uv_handle_t *)&c->timer, on_handle_closed);
 }
@@ -116,6 +123,11 @@ static void on_read(uv_stream_t *s, ssize_t n, const uv_buf_t *b) {
         close_conn(c);
         return;
     }
+    if (!c->heard && uv_timer_start(&c->timer, on_due, ADMIN_TIMEOUT_MS, 0) != 0) {
+        close_conn(c);
+        return;
+    }
+    c->heard = true;
     lar_slice data = lar_slice_of(b->base, (size_t)n), body;
     while (!c->closing && !c->answered) {
         size_t used = 0;
@@ -126,6 +138,14 @@ static void on_read(uv_stream_t *s, ssize_t n, const uv_buf_t *b) {
         if (e == LAR_HTTP1_FAIL) close_conn(c);
         if (e == LAR_HTTP1_END) send_answer(c);
     }
+}
+
+/* Closes the oldest connection that waits for its client; if all are being answered, the oldest. */
+static void make_room(lar_admin *a) {
+    admin_conn *victim = NULL;
+    for (admin_conn *c = a->conns; c; c = c->next)
+        if (!c->closing && (!victim || !c->answered || victim->answered)) victim = c;
+    if (victim) close_conn(victim);
 }
 
 static void on_connection(uv_stream_t *s, int status) {
@@ -140,14 +160,14 @@ static void on_connection(uv_stream_t *s, int status) {
     LAR_ASSERT(uv_timer_init(s->loop, &c->timer) == 0);
     c->tcp.data = c->timer.data = c;
     c->open_handles = 2;
+    if (a->conn_count >= ADMIN_CONNECTIONS_MAX) make_room(a);
     c->next = a->conns;
     if (a->conns) a->conns->prev = c;
     a->conns = c;
     a->conn_count++;
     a->handles++;
     bool taken = uv_accept(s, (uv_stream_t *)&c->tcp) == 0;
-    if (!taken || !c->parser || a->conn_count > ADMIN_CONNECTIONS_MAX ||
-        uv_timer_start(&c->timer, on_due, ADMIN_TIMEOUT_MS, 0) != 0 ||
+    if (!taken || !c->parser || uv_timer_start(&c->timer, on_due, ADMIN_IDLE_MS, 0) != 0 ||
         uv_read_start((uv_stream_t *)&c->tcp, on_alloc, on_read) != 0)
         close_conn(c);
 }

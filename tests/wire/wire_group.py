@@ -318,7 +318,28 @@ class Group:
         return (int(m.group(1)) if m else 0), data.decode("utf-8", "replace")
 
     def check_admin(self, run, section):
-        """Lines: PATH STATUS [/pattern/]."""
+        """Lines: PATH STATUS [/pattern/], asked beside N other connections to the admin listener where one says so."""
+        others = [socket.create_connection(self.admin, timeout=5) for _ in range(int(section.value("beside") or 0))]
+        try:
+            for s in others:
+                s.sendall((section.value("saying") or "").encode())
+            self.ask_admin(run, section)
+            limit = time.monotonic() + int(section.value("gone") or 0) / 1000
+            for s in others if section.has("gone") else []:
+                s.settimeout(max(limit - time.monotonic(), 0.001))
+                try:
+                    if s.recv(1):
+                        run.fail("line %d" % section.line, "admin: an answer on a connection that asked nothing")
+                except ConnectionError:
+                    pass
+                except OSError:
+                    run.fail("line %d" % section.line, "admin: idle connections stay open")
+                    break
+        finally:
+            for s in others:
+                s.close()
+
+    def ask_admin(self, run, section):
         for row in [r for r in section.lines() if r.strip()]:
             path, status, *pattern = row.split(" ", 2)
             got, text = self.admin_get(path)
