@@ -56,8 +56,9 @@ LAR_MUST_USE lar_error lar_route_tenant_memo(const lar_config *c, const lar_http
 /* Host checks of X-03: HTTP_HOST if a loopback listener is spoken to by another name. */
 LAR_MUST_USE lar_error lar_route_host(const lar_config *c, const lar_http1_head *h, bool loopback_only);
 /* A gateway on loopback without client keys serves whoever reaches it: with `closed`, a request that a web page of
- * another host sends there is FORBIDDEN, since a simple POST needs no preflight (Fetch 4.8) and would spend the operator's
- * key. Pages of this machine and clients that are no web pages (no Origin, or one that is not http) may ask. */
+ * another host sends there is FORBIDDEN, since a simple POST needs no preflight (Fetch 4.8) and would spend the
+ * operator's key. Pages of this machine and clients that are no web pages (no Origin, or one that is not http) may ask.
+ * */
 LAR_MUST_USE lar_error lar_route_origin(const lar_http1_head *h, bool closed);
 /* The value for Access-Control-Allow-Origin, or empty: CORS is off or the origin is not allowed. */
 lar_slice lar_route_cors(const lar_config *c, const lar_http1_head *h);
