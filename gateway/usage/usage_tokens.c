@@ -36,8 +36,10 @@
 #define MEMBERS(X)                                                                                                     \
     MEMBERS_11(X)                                                                                                      \
     MEMBERS_12(X)                                                                                                      \
-    MEMBERS_13(X) MEMBERS_14(X) MEMBERS_16(X) MEMBERS_17(X) MEMBERS_18(X) MEMBERS_20(X) MEMBERS_21(X) MEMBERS_23(X)    \
-        MEMBERS_24(X) MEMBERS_25(X) MEMBERS_27(X)
+    MEMBERS_13(X)                                                                                                      \
+    MEMBERS_14(X)                                                                                                      \
+    MEMBERS_16(X)                                                                                                      \
+    MEMBERS_17(X) MEMBERS_18(X) MEMBERS_20(X) MEMBERS_21(X) MEMBERS_23(X) MEMBERS_24(X) MEMBERS_25(X) MEMBERS_27(X)
 typedef enum member {
 #define X(len, id, name) M_##id,
     MEMBERS(X)
