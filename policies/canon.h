@@ -36,6 +36,8 @@ typedef enum lar_rule {
 const char *lar_rule_id(lar_rule r);   /* "LR001" */
 const char *lar_rule_name(lar_rule r); /* "volatile-clock" */
 const char *lar_rule_text(lar_rule r);
+/* Bit r: rule r is off unless it is turned on by name. */
+uint64_t lar_rules_off_default(void);
 /* By id or name; LAR_RULE_COUNT if unknown. */
 lar_rule lar_rule_find(lar_slice text);
 

@@ -113,7 +113,7 @@ typedef struct lar_config {
     lar_key_config *keys;
     lar_alias_config *aliases;
     uint32_t listen_count, upstream_count, route_count, key_count, alias_count;
-    uint64_t rules_off_bits; /* from rules_off */
+    uint64_t rules_off_bits; /* bit r: rule r does not run; from the rules' defaults, rules_on and rules_off */
 } lar_config;
 
 /* Reads file (NULL = none), environment and flags into a fresh config (heap). CONFIG with file, line and column in

@@ -37,12 +37,12 @@ static bool next_word(const char **rest, lar_slice *word) {
     return word->len > 0;
 }
 
-static lar_error check_rules_off(lar_loader *l) {
+static lar_error read_rules(lar_loader *l, const char *path, const char *text, uint64_t *bits) {
     lar_slice word;
-    for (const char *rest = l->config->rules_off; next_word(&rest, &word);) {
+    for (const char *rest = text; next_word(&rest, &word);) {
         lar_rule r = lar_rule_find(word);
         if (r != LAR_RULE_COUNT) {
-            l->config->rules_off_bits |= 1ull << r;
+            *bits |= 1ull << r;
             continue;
         }
         lar_nearest n;
@@ -55,9 +55,18 @@ static lar_error check_rules_off(lar_loader *l) {
         (void)snprintf(why, sizeof why, "unknown rule%s%.*s%s",
                        n.best.ptr ? "; did you mean " : "; `larder rules` lists them", (int)n.best.len,
                        n.best.ptr ? n.best.ptr : "", n.best.ptr ? "?" : "");
-        return fail_row(l, "canon.rules_off", why);
+        return fail_row(l, path, why);
     }
     return LAR_OK;
+}
+
+/* rules_off has the last word. */
+static lar_error check_rules(lar_loader *l) {
+    uint64_t on = 0, off = 0;
+    lar_error e = read_rules(l, "canon.rules_on", l->config->rules_on, &on);
+    if (!e) e = read_rules(l, "canon.rules_off", l->config->rules_off, &off);
+    l->config->rules_off_bits = (lar_rules_off_default() & ~on) | off;
+    return e;
 }
 
 /* An origin is scheme://host[:port] and nothing else (RFC 6454 6.1): "null" or a path would never match one. */
@@ -145,7 +154,7 @@ lar_error lar_loader_check(lar_loader *l) {
         return fail_row(l, "limits.body_bytes", "is over limits.buffer_bytes: such a body could never be taken");
     if (*c->scope_header && !lar_is_field_name(c->scope_header))
         return fail_row(l, "canon.scope_header", "is not the name of a header field");
-    lar_error e = check_rules_off(l);
+    lar_error e = check_rules(l);
     if (!e) e = check_cors(l);
     if (!e) e = check_hosts(l);
     if (!e) e = check_admin(l);

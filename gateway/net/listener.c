@@ -41,7 +41,7 @@ lar_error lar_listener_open(uv_loop_t *loop, uv_tcp_t *handle, const char *host,
     if (r != 0) return lar_fail(LAR_CONFIG, d, "listen: %s: %s", host, gai_strerror(r));
     int fd = -1;
     lar_error e = bind_one(list, mode, &fd);
-    if (e) e = lar_fail(LAR_CONFIG, d, "listen: %s:%u: %s", host, (unsigned)port, strerror(errno));
+    if (e) e = lar_fail(LAR_IO, d, "listen: %s:%u: %s", host, (unsigned)port, strerror(errno));
     freeaddrinfo(list);
     if (e) return e;
     if (uv_tcp_open(handle, fd) < 0) {
@@ -53,7 +53,7 @@ lar_error lar_listener_open(uv_loop_t *loop, uv_tcp_t *handle, const char *host,
 
 lar_error lar_listener_start(uv_tcp_t *handle, uv_connection_cb on_connection, lar_diag *d) {
     int r = uv_listen((uv_stream_t *)handle, BACKLOG, on_connection);
-    return r < 0 ? lar_fail(LAR_CONFIG, d, "listen: %s", uv_strerror(r)) : LAR_OK;
+    return r < 0 ? lar_fail(LAR_IO, d, "listen: %s", uv_strerror(r)) : LAR_OK;
 }
 
 uint16_t lar_listener_address(const uv_tcp_t *handle, char *text, size_t cap) {

@@ -211,6 +211,9 @@ lar_error lar_admin_open(uv_loop_t *loop, lar_gateway *g, lar_admin **out, lar_d
     char bound[LAR_ADDRESS_TEXT_BYTES];
     (void)lar_listener_address(&a->listener, bound, sizeof bound);
     LAR_LOG(g->log, LAR_LOG_INFO, "admin_listening", LAR_F_CSTR("address", bound));
+    if (strncmp(bound, "127.", 4) != 0 && strncmp(bound, "[::1]", 5) != 0)
+        LAR_LOG(g->log, LAR_LOG_WARN, "open_admin",
+                LAR_F_CSTR("detail", "admin.listen is beyond loopback, and it asks nobody for a key"));
     *out = a;
     return LAR_OK;
 }

@@ -30,8 +30,11 @@ static void count(lar_exchange *x, lar_ending how) {
     const lar_journal_record *r = &x->record;
     lar_metrics_add(m, LAR_METRIC_REQUESTS_TOTAL, 1);
     lar_metrics_add(m, LAR_METRIC_REQUESTS_ACTIVE, -1);
-    if (how == LAR_END_REFUSED) lar_metrics_add(m, LAR_METRIC_REQUESTS_CLIENT_ERROR_TOTAL, 1);
-    if (how == LAR_END_UPSTREAM_ERROR || how == LAR_END_UPSTREAM_FAILED)
+    /* what the upstream refused as the client's fault is no failure of the upstream (RFC 9110 15.5) */
+    bool clients_fault =
+        how == LAR_END_UPSTREAM_ERROR && r->status >= 400 && r->status < 500 && r->status != 429 && r->status != 408;
+    if (how == LAR_END_REFUSED || clients_fault) lar_metrics_add(m, LAR_METRIC_REQUESTS_CLIENT_ERROR_TOTAL, 1);
+    if ((how == LAR_END_UPSTREAM_ERROR && !clients_fault) || how == LAR_END_UPSTREAM_FAILED)
         lar_metrics_add(m, LAR_METRIC_REQUESTS_UPSTREAM_ERROR_TOTAL, 1);
     if (how == LAR_END_CLIENT_GONE) lar_metrics_add(m, LAR_METRIC_REQUESTS_CANCELLED_TOTAL, 1);
     lar_metrics_add(m, LAR_METRIC_BYTES_OUT_TOTAL, (int64_t)r->response_bytes);
@@ -201,8 +204,8 @@ static void fail_in_stream(lar_exchange *x, lar_error e, const char *detail) {
 void lar_exchange_fail(lar_exchange *x, lar_error e, const char *detail) {
     x->error = e;
     LAR_LOG(x->loop->gateway->log, lar_error_blame(e) == LAR_BLAME_CLIENT ? LAR_LOG_DEBUG : LAR_LOG_WARN, "failed",
-            LAR_F_CSTR("error", lar_error_name(e)), LAR_F_CSTR("detail", detail ? detail : ""),
-            LAR_F_CSTR("upstream", x->upstream ? x->upstream->name : "-"));
+            LAR_F_CSTR("request_id", x->request_id), LAR_F_CSTR("error", lar_error_name(e)),
+            LAR_F_CSTR("detail", detail ? detail : ""), LAR_F_CSTR("upstream", x->upstream ? x->upstream->name : "-"));
     if (x->head_sent) {
         fail_in_stream(x, e, detail);
         return;

@@ -319,6 +319,18 @@ lar_error lar_serve_check(lar_config *c, lar_diag *d) {
     return e;
 }
 
+/* What works but should not be so: said at the start, since nothing else will say it. */
+static void warn_of_open_doors(const lar_gateway *g) {
+    const lar_config *c = g->boot;
+    bool own_key = false;
+    for (uint32_t i = 0; i < c->upstream_count; i++) own_key |= c->upstreams[i].key[0] != 0;
+    if (own_key && !c->key_count && !g->generation->loopback_only)
+        LAR_LOG(g->log, LAR_LOG_WARN, "open_gateway",
+                LAR_F_CSTR("detail",
+                           "listens beyond loopback with an upstream key and no client keys: whoever reaches it "
+                           "spends that key; set keys"));
+}
+
 lar_error lar_serve_run(lar_config *c, lar_diag *d) {
     tune_malloc();
     (void)signal(SIGPIPE, SIG_IGN);
@@ -332,6 +344,7 @@ lar_error lar_serve_run(lar_config *c, lar_diag *d) {
     if (!e) e = open_store(s, d);
     if (!e) e = open_admin(s, d);
     if (!e) {
+        warn_of_open_doors(&s->g);
         watch(s); /* before the loops say that they listen: who waits for that line may send a signal next */
         e = open_loops(s, d);
     }
