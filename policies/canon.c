@@ -10,15 +10,17 @@ enum { VALUE_BYTES_MAX = 64 * 1024 };
 
 /* The scope: what the caller says, the model, and the body's own session hints. */
 static lar_hash read_scope(const lar_canon *c) {
-    static const char *const hints[] = {"prompt_cache_key", "user", "safety_identifier", "cache_salt"};
+    static const lar_member hints[] = {LAR_MEMBER_PROMPT_CACHE_KEY, LAR_MEMBER_USER, LAR_MEMBER_SAFETY_IDENTIFIER,
+                                       LAR_MEMBER_CACHE_SALT};
     const lar_json *j = c->json;
+    const uint32_t *members = c->view->members;
     lar_hash h = lar_hash_chain(c->in->scope, lar_json_raw(j, c->view->model));
     for (uint32_t i = 0; i < sizeof hints / sizeof *hints; i++) {
-        uint32_t node = lar_json_get(j, 0, hints[i]);
+        uint32_t node = members[hints[i]];
         if (node != LAR_JSON_NONE)
-            h = lar_hash_chain(lar_hash_chain(h, lar_slice_cstr(hints[i])), lar_json_raw(j, node));
+            h = lar_hash_chain(lar_hash_chain(h, lar_slice_cstr(lar_member_name(hints[i]))), lar_json_raw(j, node));
     }
-    uint32_t user = lar_json_get(j, lar_json_get(j, 0, "metadata"), "user_id");
+    uint32_t user = lar_json_get(j, members[LAR_MEMBER_METADATA], "user_id");
     if (user != LAR_JSON_NONE)
         h = lar_hash_chain(lar_hash_chain(h, LAR_SLICE("metadata.user_id")), lar_json_raw(j, user));
     return h;
@@ -53,6 +55,7 @@ lar_error lar_canon_run(const lar_canon_in *in, lar_arena *arena, lar_canon_out 
     if (in->options->mode == LAR_CANON_OFF || !is_chat(in->view->protocol) || in->view->segment_count == 0) {
         return lar_splices_finish(&out->splices, in->view->json->body.len);
     }
+    if (in->view->segment_count > LAR_CANON_SEGMENTS_MAX) return LAR_LIMIT;
     lar_canon *c = lar_arena_alloc(arena, sizeof *c);
     if (!c) return LAR_NO_MEMORY;
     memset(c, 0, offsetof(lar_canon, spans));
@@ -62,6 +65,9 @@ lar_error lar_canon_run(const lar_canon_in *in, lar_arena *arena, lar_canon_out 
     c->arena = arena;
     c->out = out;
     c->apply = in->options->mode == LAR_CANON_ON;
+    c->clocks = LAR_CLOCK_BUDGET;
+    c->work_left = LAR_CANON_WORK_MAX;
+    c->form_edits_left = LAR_CANON_FORM_EDITS_MAX;
     c->scope = read_scope(c);
     lar_buf_init(&c->value, VALUE_BYTES_MAX);
     lar_error e = run_stages(c);

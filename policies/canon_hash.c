@@ -3,7 +3,9 @@
  * arena, the memo on the heap; never blocks.
  * Invariants: 1. equal `exact` = the model reads the same bytes. 2. `norm` ignores only member order,
  * cache_control, and the form of client text. 3. no recursion: nodes are visited last to first, so that
- * children come before their parents. 4. the memo is a pure function's: it can leak nothing. */
+ * children come before their parents. 4. the memo is a pure function's: it can leak nothing. 5. whether a
+ * segment is hashed by its bytes alone depends on it and those before it only: a conversation that grows keeps
+ * its hashes. */
 #include <stdlib.h>
 
 #include "policies/canon_state.h"
@@ -12,11 +14,14 @@ typedef struct pair {
     lar_hash norm, exact;
 } pair;
 
-enum { MEMO_RECIPE_MAX = 27, TAG_STRING = 's', TAG_OTHER = 'v', TAG_ARRAY = 'a', TAG_OBJECT = 'o' };
+enum { MEMO_RECIPE_MAX = 27, NODE_WORK = 32, ESCAPE_WORK = 4 };
+enum { TAG_STRING = 's', TAG_OTHER = 'v', TAG_ARRAY = 'a', TAG_OBJECT = 'o' };
 
 typedef struct memo_entry {
     lar_hash key, norm, exact;
-    uint32_t text_node; /* counted from the segment's node; NONE if it has no single text */
+    uint32_t work;
+    lar_clock_budget clocks; /* of a head segment: what it took to find that there is none */
+    uint32_t text_node;      /* counted from the segment's node; NONE if it has no single text */
     uint8_t recipe_bytes;
     uint8_t recipe[MEMO_RECIPE_MAX];
 } memo_entry;
@@ -138,18 +143,34 @@ lar_error lar_canon_hash_tree(lar_canon *c, uint32_t node, lar_hash *norm, lar_h
     return LAR_OK;
 }
 
+/* Hash of a tool's bytes without its marker, which says something about the cache and nothing to the model. */
+static lar_hash tool_exact(const lar_canon *c, uint32_t node, lar_hash key) {
+    lar_canon_marker m = lar_canon_marker_read(c->json, node);
+    if (m.count != 1) return key;
+    lar_slice raw = lar_json_raw(c->json, node);
+    uint32_t at = c->json->nodes[node].start;
+    lar_hasher h;
+    lar_hasher_init(&h);
+    lar_hasher_add(&h, raw.ptr, m.cut_start - at);
+    lar_hasher_add(&h, raw.ptr + (m.cut_end - at), raw.len - (m.cut_end - at));
+    lar_hash bytes = lar_hasher_end(&h);
+    bytes.bytes[15] ^= (uint8_t)'T';
+    return bytes;
+}
+
 lar_error lar_canon_hash_tool(lar_canon *c, uint32_t node, lar_hash *norm, lar_hash *exact) {
     lar_hash key = raw_key(c, node, 'T');
-    *exact = key;
     memo_entry *m = c->in->cache ? memo_find(c->in->cache, &key) : NULL;
     if (m) {
         *norm = m->norm;
+        *exact = m->exact;
         return LAR_OK;
     }
     lar_hash unused;
+    *exact = tool_exact(c, node, key);
     lar_error e = lar_canon_hash_tree(c, node, norm, &unused);
     if (!e && c->in->cache)
-        memo_add(c->in->cache, &(memo_entry){.key = key, .norm = *norm, .exact = key, .text_node = LAR_JSON_NONE});
+        memo_add(c->in->cache, &(memo_entry){.key = key, .norm = *norm, .exact = *exact, .text_node = LAR_JSON_NONE});
     return e;
 }
 
@@ -188,14 +209,15 @@ lar_error lar_canon_units_read(lar_canon *c, uint32_t segment, lar_canon_unit **
         u[i].segment = segment;
         lar_error e = lar_text_read(&u[i].text, j, u[i].node, c->arena);
         if (e) return e;
-        lar_text_form_read(&u[i].form, u[i].text.text, 0);
+        lar_text_form_read(&u[i].form, &u[i].text, 0);
     }
     *units = u;
     *count = n;
     return LAR_OK;
 }
 
-lar_error lar_canon_unit_norm(lar_canon *c, const lar_canon_unit *u, uint32_t mask, lar_hash *out) {
+/* Norm of one text; bit i of `mask`: spans[i] counts as its class. */
+static lar_error unit_norm(lar_canon *c, const lar_canon_unit *u, uint32_t mask, lar_hash *out) {
     lar_text_mask list[LAR_CANON_SPANS_MAX];
     lar_text_masks masks = {list, 0};
     for (uint32_t i = u->span_first; i < u->span_first + u->span_count; i++) {
@@ -205,8 +227,26 @@ lar_error lar_canon_unit_norm(lar_canon *c, const lar_canon_unit *u, uint32_t ma
     return lar_text_norm(out, &u->text, &u->form, &masks, c->arena);
 }
 
+lar_error lar_canon_unit_norms(lar_canon *c, lar_canon_unit *u) {
+    if (u->hashed) return LAR_OK;
+    lar_error e = unit_norm(c, u, 0, &u->valued);
+    u->masked = u->valued;
+    if (!e && u->span_count) e = unit_norm(c, u, UINT32_MAX, &u->masked);
+    u->hashed = !e;
+    return e;
+}
+
+/* The norm with those clocks masked that move; mostly all or none, which are there already. */
+static lar_error sent_norm(lar_canon *c, lar_canon_unit *u, lar_hash *out) {
+    lar_error e = lar_canon_unit_norms(c, u);
+    uint32_t moving = 0;
+    for (uint32_t i = u->span_first; i < u->span_first + u->span_count; i++) moving += c->edit_mask >> i & 1;
+    *out = moving ? u->masked : u->valued;
+    return e || moving == 0 || moving == u->span_count ? e : unit_norm(c, u, c->edit_mask, out);
+}
+
 /* The content as a list of texts and other parts: a string and an array with that one text are the same. */
-static lar_error content_norm(lar_canon *c, uint32_t segment, const lar_canon_unit *units, uint32_t count) {
+static lar_error content_norm(lar_canon *c, uint32_t segment, lar_canon_unit *units, uint32_t count) {
     const lar_json *j = c->json;
     lar_canon_segment *s = &c->segments[segment];
     uint32_t content = c->view->segments[segment].content, next = 0, kept = 0;
@@ -217,9 +257,9 @@ static lar_error content_norm(lar_canon *c, uint32_t segment, const lar_canon_un
          p = array ? lar_json_after(j, content, p) : LAR_JSON_NONE) {
         lar_hash norm, exact;
         if (next < count && (!array || units[next].part == p)) {
-            const lar_canon_unit *u = &units[next++];
+            lar_canon_unit *u = &units[next++];
             if (u->dropped) continue;
-            lar_error e = lar_canon_unit_norm(c, u, c->edit_mask, &norm);
+            lar_error e = sent_norm(c, u, &norm);
             if (e) return e;
             lar_slice recipe = lar_slice_of((const char *)u->form.recipe, u->form.recipe_bytes);
             forms = count == 1 ? lar_hash_of(recipe) : lar_hash_chain(forms, recipe);
@@ -241,7 +281,7 @@ static lar_error content_norm(lar_canon *c, uint32_t segment, const lar_canon_un
     return LAR_OK;
 }
 
-lar_error lar_canon_units_hash(lar_canon *c, uint32_t segment, const lar_canon_unit *units, uint32_t count) {
+lar_error lar_canon_units_hash(lar_canon *c, uint32_t segment, lar_canon_unit *units, uint32_t count) {
     const lar_segment *seg = &c->view->segments[segment];
     lar_canon_segment *s = &c->segments[segment];
     s->text_node = LAR_JSON_NONE;
@@ -252,17 +292,51 @@ lar_error lar_canon_units_hash(lar_canon *c, uint32_t segment, const lar_canon_u
 
 /* -- segments -------------------------------------------------------------------------------------- */
 
-static char memo_kind(const lar_segment *s) {
-    return s->role == LAR_ROLE_SYSTEM ? 'S' : s->role == LAR_ROLE_USER ? 'U' : 'M';
+/* A system text in the head was looked through, one behind it was not. */
+static char memo_kind(const lar_canon *c, uint32_t segment) {
+    if (segment < c->head_count) return 'S';
+    lar_role role = c->view->segments[segment].role;
+    return role == LAR_ROLE_USER || role == LAR_ROLE_SYSTEM ? 'U' : 'M';
+}
+
+static uint32_t escapes_in(lar_slice s) {
+    uint32_t n = 0;
+    size_t i = 0;
+    for (; i + 64 <= s.len; i += 64) {
+        uint8_t some = 0; /* blocks of a fixed size are counted by vectors */
+        for (size_t k = 0; k < 64; k++) some = (uint8_t)(some + (s.ptr[i + k] == '\\'));
+        n += some;
+    }
+    for (; i < s.len; i++) n += s.ptr[i] == '\\';
+    return n;
+}
+
+uint32_t lar_canon_work(const lar_json *j, uint32_t node) {
+    uint32_t end = j->nodes[node].next;
+    uint64_t work = (uint64_t)(end - node) * NODE_WORK;
+    for (uint32_t i = node; i < end && work <= LAR_CANON_WORK_MAX; i++) {
+        if (!(j->nodes[i].flags & LAR_JSON_ESCAPED)) continue;
+        lar_slice raw = lar_json_raw(j, i);
+        work += raw.len / 4;
+        if (work <= LAR_CANON_WORK_MAX) work += (uint64_t)escapes_in(raw) * ESCAPE_WORK;
+    }
+    return work <= LAR_CANON_WORK_MAX ? (uint32_t)work : UINT32_MAX;
 }
 
 bool lar_canon_memo_get(lar_canon *c, uint32_t segment) {
     const lar_segment *seg = &c->view->segments[segment];
-    if (!c->in->cache) return false;
-    lar_hash key = raw_key(c, seg->node, memo_kind(seg));
-    const memo_entry *m = memo_find(c->in->cache, &key);
-    if (!m) return false;
     lar_canon_segment *s = &c->segments[segment];
+    s->key = raw_key(c, seg->node, memo_kind(c, segment));
+    const memo_entry *m = c->in->cache ? memo_find(c->in->cache, &s->key) : NULL;
+    s->work = m ? m->work : lar_canon_work(c->json, seg->node);
+    if (s->work > c->work_left) {
+        s->norm = s->exact = s->key;
+        return true;
+    }
+    c->work_left -= s->work;
+    if (!m || m->clocks.bytes > c->clocks.bytes || m->clocks.numbers > c->clocks.numbers) return false;
+    c->clocks.bytes -= m->clocks.bytes;
+    c->clocks.numbers -= m->clocks.numbers;
     s->norm = m->norm;
     s->exact = m->exact;
     s->text_node = m->text_node == LAR_JSON_NONE ? LAR_JSON_NONE : seg->node + m->text_node;
@@ -274,9 +348,11 @@ void lar_canon_memo_put(lar_canon *c, uint32_t segment) {
     const lar_segment *seg = &c->view->segments[segment];
     const lar_canon_segment *s = &c->segments[segment];
     if (!c->in->cache || s->recipe.len > MEMO_RECIPE_MAX) return;
-    memo_entry e = {.key = raw_key(c, seg->node, memo_kind(seg)),
+    memo_entry e = {.key = s->key,
                     .norm = s->norm,
                     .exact = s->exact,
+                    .work = s->work,
+                    .clocks = s->clocks,
                     .recipe_bytes = (uint8_t)s->recipe.len};
     e.text_node = s->text_node == LAR_JSON_NONE ? LAR_JSON_NONE : s->text_node - seg->node;
     if (s->recipe.len) memcpy(e.recipe, s->recipe.ptr, s->recipe.len);

@@ -11,7 +11,8 @@ static const char pointer[] = "(see the latest <runtime-context>)";
 static void scan_unit(lar_canon *c, lar_canon_unit *u) {
     u->span_first = c->span_count;
     if (!lar_canon_rule_on(c, LAR_RULE_LR001)) return;
-    uint32_t n = lar_clock_scan(u->text.text, c->spans + c->span_count, LAR_CANON_SPANS_MAX - c->span_count);
+    uint32_t n =
+        lar_clock_scan(u->text.text, c->spans + c->span_count, LAR_CANON_SPANS_MAX - c->span_count, &c->clocks);
     uint32_t kept = c->span_count;
     for (uint32_t i = c->span_count; i < c->span_count + n; i++) {
         const lar_clock_span *s = &c->spans[i];
@@ -30,8 +31,18 @@ static bool keep_units(lar_canon *c, const lar_canon_unit *units, uint32_t count
     return true;
 }
 
+/* The memo says what a text is, whatever stands before it: not so if others had used up what this one needed. */
+static void memoise(lar_canon *c, uint32_t i, lar_clock_budget before) {
+    bool whole = before.bytes == LAR_CLOCK_BYTES_MAX && before.numbers == LAR_CLOCK_NUMBERS_MAX;
+    if (!whole && (c->clocks.bytes == 0 || c->clocks.numbers == 0)) return;
+    if (c->span_count == LAR_CANON_SPANS_MAX) return;
+    c->segments[i].clocks = (lar_clock_budget){before.bytes - c->clocks.bytes, before.numbers - c->clocks.numbers};
+    lar_canon_memo_put(c, i);
+}
+
 static lar_error read_segment(lar_canon *c, uint32_t i) {
     if (lar_canon_memo_get(c, i)) return LAR_OK;
+    lar_clock_budget before = c->clocks;
     lar_canon_unit *units;
     uint32_t count, spans_before = c->span_count, content = c->view->segments[i].content;
     lar_error e = lar_canon_units_read(c, i, &units, &count);
@@ -50,7 +61,7 @@ static lar_error read_segment(lar_canon *c, uint32_t i) {
         }
     }
     e = lar_canon_units_hash(c, i, units, count);
-    if (!e) lar_canon_memo_put(c, i);
+    if (!e) memoise(c, i, before);
     return e;
 }
 
@@ -65,7 +76,7 @@ lar_error lar_canon_head_read(lar_canon *c) {
     for (uint32_t i = 0, u = 0; i < c->head_count; i++) {
         if (u == c->unit_count || c->units[u].segment != i) t = lar_hash_join(t, c->segments[i].norm);
         for (; u < c->unit_count && c->units[u].segment == i; u++) {
-            lar_error e = lar_canon_unit_norm(c, &c->units[u], UINT32_MAX, &c->units[u].masked);
+            lar_error e = lar_canon_unit_norms(c, &c->units[u]);
             if (e) return e;
             if (!c->units[u].dropped) t = lar_hash_join(t, c->units[u].masked);
         }
@@ -102,7 +113,8 @@ lar_error lar_canon_head_finish(lar_canon *c) {
         e = lar_canon_units_hash(c, c->units[u].segment, c->units + u, n);
         u += n;
     }
-    for (uint32_t i = 0; i < c->head_count && !e; i++) e = recall_form(c, i);
+    uint32_t forms = c->head_count < LAR_CANON_HEAD_FORMS_MAX ? c->head_count : LAR_CANON_HEAD_FORMS_MAX;
+    for (uint32_t i = 0; i < forms && !e; i++) e = recall_form(c, i);
     for (uint32_t u = 0; u < c->unit_count && !e; u++) e = lar_canon_unit_edit(c, &c->units[u]);
     return e;
 }
@@ -131,13 +143,9 @@ lar_error lar_canon_unit_edit(lar_canon *c, const lar_canon_unit *u) {
         e = lar_splices_add(&edits, lar_text_body_offset(t, s->start), lar_text_body_offset(t, s->end),
                             LAR_SLICE(pointer));
     }
-    uint32_t before = edits.count;
-    if (!e && u->want.len) {
-        e = lar_text_form_edit(t, &u->form, u->want, &edits);
-        if (e == LAR_INVALID) {
-            edits.count = before;
-            e = LAR_OK;
-        }
+    for (uint32_t i = 0; i < u->form_edits.count && !e; i++) {
+        const lar_splice *f = &u->form_edits.list[i];
+        e = lar_splices_add(&edits, f->start, f->end, f->with);
     }
     return e ? e : lar_text_edits_merge(&edits, c->json->body, &c->out->splices);
 }

@@ -17,10 +17,9 @@ static lar_hash with_role(lar_hash before, lar_role role, lar_hash norm) {
 /* What the conversation continues on the provider's side, if it says so. */
 static lar_hash start_of(const lar_canon *c) {
     lar_hash h = c->tools_norm;
-    static const char *const names[] = {"previous_response_id", "conversation"};
-    for (int i = 0; i < 2; i++) {
-        uint32_t node =
-            c->view->protocol == LAR_PROTOCOL_RESPONSES ? lar_json_get(c->json, 0, names[i]) : LAR_JSON_NONE;
+    static const lar_member hints[] = {LAR_MEMBER_PREVIOUS_RESPONSE_ID, LAR_MEMBER_CONVERSATION};
+    for (int i = 0; i < 2 && c->view->protocol == LAR_PROTOCOL_RESPONSES; i++) {
+        uint32_t node = c->view->members[hints[i]];
         if (node != LAR_JSON_NONE) h = lar_hash_chain(h, lar_json_raw(c->json, node));
     }
     return h;

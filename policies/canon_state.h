@@ -11,17 +11,28 @@
 #include "policies/rules/clock_text.h"
 #include "policies/text.h"
 
-enum { LAR_CANON_SPANS_MAX = 32, LAR_CANON_UNITS_MAX = 64 };
+/* Bounds of one run, so that no request holds its thread for long (docs/design/0003). Work is about a nanosecond:
+ * 32 for a value of the tree, 4 for an escape, 1 for four bytes of a string with escapes. */
+enum {
+    LAR_CANON_SPANS_MAX = 32,
+    LAR_CANON_UNITS_MAX = 64,
+    LAR_CANON_SEGMENTS_MAX = 16 * 1024,         /* more: the request goes as it is */
+    LAR_CANON_WORK_MAX = 8 * 1024 * 1024,       /* in segments; those beyond count by their bytes alone */
+    LAR_CANON_TOOLS_WORK_MAX = 4 * 1024 * 1024, /* the same for tools */
+    LAR_CANON_FORM_EDITS_MAX = 64 * 1024,       /* of LR004 */
+    LAR_CANON_HEAD_FORMS_MAX = 256              /* system texts that LR004 looks up */
+};
 
 /* One text of a client segment: a bare string, or the text of one part. */
 typedef struct lar_canon_unit {
     uint32_t segment, node, part;  /* part: element of the content array, or NONE */
     uint32_t drop_start, drop_end; /* decoded: first line dropped or blanked by the billing rule; 0, 0 = none */
     uint32_t span_first, span_count;
-    bool dropped;    /* the whole part goes */
-    bool blanked;    /* the line stays, without its values */
-    lar_hash masked; /* norm with all clocks masked */
-    lar_slice want;  /* recipe to be sent in; empty: as it is */
+    bool dropped;            /* the whole part goes */
+    bool blanked;            /* the line stays, without its values */
+    bool hashed;             /* masked and valued are there */
+    lar_hash masked, valued; /* norm with all clocks masked, with none */
+    lar_splices form_edits;  /* that give it the form in which it is sent; none: as it is */
     lar_text text;
     lar_text_form form;
 } lar_canon_unit;
@@ -35,6 +46,9 @@ typedef struct lar_canon_segment {
     uint64_t known_opening, opening; /* of a last segment: which facts the turn was last opened with, then and now */
     lar_slice facts;                 /* block sent with it */
     uint32_t text_node;              /* its only text, or NONE */
+    lar_hash key;                    /* of its bytes */
+    uint32_t work;                   /* to hash it */
+    lar_clock_budget clocks;         /* what looking for clocks in it took */
     bool known, fetched;
 } lar_canon_segment;
 
@@ -57,6 +71,8 @@ typedef struct lar_canon {
     uint32_t edit_mask; /* bit i: spans[i] is edited */
     lar_slice facts;    /* the block of this request's values, escaped; empty if nothing moved */
     uint32_t finding_cap, put_cap;
+    lar_clock_budget clocks; /* what is left */
+    uint32_t work_left, form_edits_left;
     void *scratch; /* of the tree hash */
     size_t scratch_nodes;
     char *decoded;
@@ -72,17 +88,38 @@ static inline bool lar_canon_rule_on(const lar_canon *c, lar_rule r) { return !(
 LAR_MUST_USE lar_error lar_canon_hash_tree(lar_canon *c, uint32_t node, lar_hash *norm, lar_hash *exact);
 /* Norm and form of a segment, by memo if there is one. */
 LAR_MUST_USE lar_error lar_canon_hash_segment(lar_canon *c, uint32_t i);
-/* Element of tools: order-free hash and hash of its bytes. */
+/* Work to hash the value `node`; UINT32_MAX if it is more than LAR_CANON_WORK_MAX. */
+uint32_t lar_canon_work(const lar_json *j, uint32_t node);
+/* Element of tools: order-free hash, and hash of its bytes without its cache_control. */
 LAR_MUST_USE lar_error lar_canon_hash_tool(lar_canon *c, uint32_t node, lar_hash *norm, lar_hash *exact);
 /* The texts of a segment's content, in order. *count is 0 and *units NULL if there are none or too many. */
 LAR_MUST_USE lar_error lar_canon_units_read(lar_canon *c, uint32_t segment, lar_canon_unit **units, uint32_t *count);
 /* Norm, exact, recipe and text_node of a segment from its units. */
-LAR_MUST_USE lar_error lar_canon_units_hash(lar_canon *c, uint32_t segment, const lar_canon_unit *units,
-                                            uint32_t count);
-/* Norm of one text; bit i of `mask`: spans[i] counts as its class. */
-LAR_MUST_USE lar_error lar_canon_unit_norm(lar_canon *c, const lar_canon_unit *u, uint32_t mask, lar_hash *out);
+LAR_MUST_USE lar_error lar_canon_units_hash(lar_canon *c, uint32_t segment, lar_canon_unit *units, uint32_t count);
+/* Fills masked and valued. */
+LAR_MUST_USE lar_error lar_canon_unit_norms(lar_canon *c, lar_canon_unit *u);
+/* True if the segment is hashed: by the memo, or by its bytes alone, being over the bound on work. To be called for
+ * all segments in their order. */
 bool lar_canon_memo_get(lar_canon *c, uint32_t segment);
 void lar_canon_memo_put(lar_canon *c, uint32_t segment);
+
+/* -- rules/tool_marker.c -------------------------------------------------------------------------- */
+
+/* The cache_control members of a tool; spans only where there is exactly one. */
+typedef struct lar_canon_marker {
+    uint32_t count;
+    lar_slice member;            /* name and value */
+    uint32_t cut_start, cut_end; /* what goes with it when it is taken out */
+    uint32_t insert_at;          /* behind the last other member */
+    bool lonely;                 /* there is no other member */
+} lar_canon_marker;
+
+lar_canon_marker lar_canon_marker_read(const lar_json *j, uint32_t tool);
+/* False if a tool has two, or one deeper inside, or if there are some and not every tool could hold one: then no tool
+ * must change its place. */
+bool lar_canon_markers_movable(const lar_json *j, uint32_t tools);
+/* Puts `tool` where `place` stands, with the marker that `place` has. */
+LAR_MUST_USE lar_error lar_canon_tool_place(const lar_json *j, uint32_t place, uint32_t tool, lar_splices *to);
 
 /* -- canon_memory.c ------------------------------------------------------------------------------- */
 

@@ -34,6 +34,30 @@ typedef enum lar_role {
     LAR_ROLE_OTHER      /* anything unknown: never edited */
 } lar_role;
 
+/* Members of the body itself that larder reads: all are found in one pass. The first ones must not stand there
+ * twice. */
+typedef enum lar_member {
+    LAR_MEMBER_MODEL,
+    LAR_MEMBER_MESSAGES,
+    LAR_MEMBER_STREAM,
+    LAR_MEMBER_STREAM_OPTIONS,
+    LAR_MEMBER_TOOLS,
+    LAR_MEMBER_SYSTEM,
+    LAR_MEMBER_INPUT,
+    LAR_MEMBER_INSTRUCTIONS,
+    LAR_MEMBER_ONCE, /* how many of them */
+    LAR_MEMBER_PROMPT = LAR_MEMBER_ONCE,
+    LAR_MEMBER_PROMPT_CACHE_KEY,
+    LAR_MEMBER_USER,
+    LAR_MEMBER_SAFETY_IDENTIFIER,
+    LAR_MEMBER_CACHE_SALT,
+    LAR_MEMBER_METADATA,
+    LAR_MEMBER_PREVIOUS_RESPONSE_ID,
+    LAR_MEMBER_CONVERSATION,
+    LAR_MEMBER_COUNT
+} lar_member;
+const char *lar_member_name(lar_member m);
+
 typedef struct lar_segment {
     lar_role role;
     uint32_t node;    /* the whole segment (message object, input item, or the bare string) */
@@ -43,6 +67,7 @@ typedef struct lar_segment {
 typedef struct lar_request_view {
     const lar_json *json;
     lar_protocol protocol;
+    uint32_t members[LAR_MEMBER_COUNT]; /* value of the first member of that name, or NONE */
     uint32_t model;          /* string node or NONE */
     uint32_t stream;         /* node or NONE */
     uint32_t stream_options; /* node or NONE */

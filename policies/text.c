@@ -6,7 +6,15 @@
 
 #include <string.h>
 
-enum { RUNS_MAX = 40, TRAIL_MAX = 64, EDITS_APART_MAX = 16 };
+enum {
+    RUNS_MAX = 40,
+    TRAIL_MAX = 64,
+    BLANKS_MAX = 64 * 1024, /* at a text's end; more are content */
+    LINES_MAX = 64 * 1024,  /* line ends of a text with CR; more are an odd form */
+    EDITS_APART_MAX = 16,
+    FEW_EDITS = 2, /* BOM and blanks at the end */
+    MARK_BYTES = 256
+};
 enum { STYLE_LF, STYLE_CRLF, STYLE_CR, STYLE_MIXED, FLAG_BOM = 4 };
 
 static const char bom[] = "\xEF\xBB\xBF";
@@ -45,20 +53,8 @@ static size_t put_utf8(uint32_t c, char *out) {
     return 4;
 }
 
-/* One escape at p (p[0] is the backslash): bytes written to `out`; *taken = bytes read. 0 if malformed,
- * which a parsed tree rules out. */
-static size_t one_escape(const char *p, size_t left, char *out, size_t *taken) {
-    if (left < 2) return 0;
-    *taken = 2;
-    switch (p[1]) {
-    case 'n': out[0] = '\n'; return 1;
-    case 'r': out[0] = '\r'; return 1;
-    case 't': out[0] = '\t'; return 1;
-    case 'b': out[0] = '\b'; return 1;
-    case 'f': out[0] = '\f'; return 1;
-    case 'u': break;
-    default: out[0] = p[1]; return 1;
-    }
+/* \uXXXX, and the second half of a pair. */
+static size_t unicode_escape(const char *p, size_t left, char *out, size_t *taken) {
     if (left < 6) return 0;
     *taken = 6;
     uint32_t c = hex4(p + 2);
@@ -72,26 +68,51 @@ static size_t one_escape(const char *p, size_t left, char *out, size_t *taken) {
     return put_utf8(c, out);
 }
 
-/* Decodes; fills `escapes` if not NULL (room for one per backslash). */
-static size_t decode(lar_slice raw, char *out, lar_text_escape *escapes, uint32_t *count) {
-    size_t at = 0, i = 0;
+/* What a backslash and that byte stand for; 0: see there. */
+static const char simple[128] = {
+    ['"'] = '"', ['\\'] = '\\', ['/'] = '/', ['b'] = '\b', ['f'] = '\f', ['n'] = '\n', ['r'] = '\r', ['t'] = '\t'};
+
+/* One escape at p (p[0] is the backslash): bytes written to `out`; *taken = bytes read. 0 if malformed,
+ * which a parsed tree rules out. */
+static inline size_t one_escape(const char *p, size_t left, char *out, size_t *taken) {
+    if (left < 2) return 0;
+    char c = simple[p[1] & 127];
+    *taken = 2;
+    out[0] = c;
+    return c ? 1 : unicode_escape(p, left, out, taken);
+}
+
+/* Copies bytes of `from` up to the first `stop`; returns how many. Short pieces are common and not worth a call. */
+static size_t copy_until(lar_slice from, char stop, char *out) {
+    size_t near = from.len < 16 ? from.len : 16, n = 0;
+    while (n < near && from.ptr[n] != stop) {
+        out[n] = from.ptr[n];
+        n++;
+    }
+    if (n < 16 || n == from.len) return n;
+    const char *p = memchr(from.ptr + n, stop, from.len - n);
+    size_t all = p ? (size_t)(p - from.ptr) : from.len;
+    memcpy(out + n, from.ptr + n, all - n);
+    return all;
+}
+
+/* Decodes; fills `marks` if not NULL (room for one every MARK_BYTES of raw, and one more). */
+static size_t decode(lar_slice raw, char *out, lar_text_mark *marks, uint32_t *count) {
+    size_t at = 0, i = 0, mark_at = MARK_BYTES;
     while (i < raw.len) {
-        const char *p = memchr(raw.ptr + i, '\\', raw.len - i);
-        size_t plain = p ? (size_t)(p - raw.ptr) - i : raw.len - i;
-        if (plain) memcpy(out + at, raw.ptr + i, plain);
+        size_t plain = copy_until(lar_slice_of(raw.ptr + i, raw.len - i), '\\', out + at);
         at += plain;
         i += plain;
-        if (!p) break;
-        size_t taken = 0, n = one_escape(p, raw.len - i, out + at, &taken);
-        if (!n) break;
-        if (escapes) {
-            escapes[(*count)++] = (lar_text_escape){.at = (uint32_t)at,
-                                                    .raw = (uint32_t)i,
-                                                    .bytes = (uint8_t)n,
-                                                    .raw_bytes = (uint8_t)taken};
+        while (i < raw.len && raw.ptr[i] == '\\') { /* escapes often stand in rows */
+            if (marks && i >= mark_at) {
+                marks[(*count)++] = (lar_text_mark){(uint32_t)at, (uint32_t)i};
+                mark_at = i + MARK_BYTES;
+            }
+            size_t taken = 0, n = one_escape(raw.ptr + i, raw.len - i, out + at, &taken);
+            if (!n) return at;
+            at += n;
+            i += taken;
         }
-        at += n;
-        i += taken;
     }
     return at;
 }
@@ -100,28 +121,42 @@ size_t lar_text_decode(lar_slice raw, char *out) { return decode(raw, out, NULL,
 
 lar_error lar_text_read(lar_text *t, const lar_json *j, uint32_t node, lar_arena *arena) {
     lar_slice raw = lar_json_inner(j, node);
-    *t = (lar_text){.text = raw, .body_at = j->nodes[node].start + 1};
+    *t = (lar_text){.text = raw, .raw = raw, .body_at = j->nodes[node].start + 1};
     if (!(j->nodes[node].flags & LAR_JSON_ESCAPED)) return LAR_OK;
-    size_t backslashes = 0;
-    for (size_t i = 0; i < raw.len; i++) backslashes += raw.ptr[i] == '\\';
     char *out = lar_arena_alloc(arena, raw.len + 1);
-    t->escapes = lar_arena_alloc(arena, (backslashes + 1) * sizeof *t->escapes);
-    if (!out || !t->escapes) return LAR_NO_MEMORY;
-    t->text = lar_slice_of(out, decode(raw, out, t->escapes, &t->escape_count));
+    t->marks = lar_arena_alloc(arena, (raw.len / MARK_BYTES + 1) * sizeof *t->marks);
+    if (!out || !t->marks) return LAR_NO_MEMORY;
+    t->text = lar_slice_of(out, decode(raw, out, t->marks, &t->mark_count));
     return LAR_OK;
 }
 
+/* Moves a known place up to decoded offset `at`, or behind the escape that stands for it. */
+static void walk(const lar_text *t, lar_text_mark *m, uint32_t at) {
+    while (m->at < at) {
+        const char *from = t->raw.ptr + m->raw, *p = memchr(from, '\\', at - m->at);
+        uint32_t plain = p ? (uint32_t)(p - from) : at - m->at;
+        m->at += plain;
+        m->raw += plain;
+        if (!p) return;
+        char piece[4];
+        size_t taken = 0, n = one_escape(p, t->raw.len - m->raw, piece, &taken);
+        if (!n) return;
+        m->at += (uint32_t)n;
+        m->raw += (uint32_t)taken;
+    }
+}
+
 uint32_t lar_text_body_offset(const lar_text *t, uint32_t at) {
-    uint32_t low = 0, high = t->escape_count; /* the first escape that begins at or behind `at` */
+    if (!t->marks) return t->body_at + at;
+    uint32_t low = 0, high = t->mark_count; /* the first mark behind `at` */
     while (low < high) {
         uint32_t mid = low + (high - low) / 2;
-        if (t->escapes[mid].at < at) low = mid + 1;
+        if (t->marks[mid].at <= at) low = mid + 1;
         else high = mid;
     }
-    if (low == 0) return t->body_at + at;
-    const lar_text_escape *e = &t->escapes[low - 1];
-    uint32_t behind = e->at + e->bytes;
-    return t->body_at + e->raw + e->raw_bytes + (at > behind ? at - behind : 0);
+    lar_text_mark m = low ? t->marks[low - 1] : (lar_text_mark){0, 0};
+    walk(t, &m, at);
+    return t->body_at + m.raw;
 }
 
 /* -- form ---------------------------------------------------------------------------------------- */
@@ -141,6 +176,11 @@ static int next_line_end(lar_slice text, uint32_t *at, uint32_t end, uint32_t *l
     return -1;
 }
 
+/* A CR can only be written as an escape. */
+static bool has_cr(const lar_text *t, const lar_text_form *f) {
+    return t->marks && f->end > f->begin && memchr(t->text.ptr + f->begin, '\r', f->end - f->begin) != NULL;
+}
+
 static void make_odd(lar_text_form *f, lar_slice text) {
     lar_hash h = lar_hash_of(text);
     f->recipe[0] = LAR_RECIPE_ODD;
@@ -150,10 +190,11 @@ static void make_odd(lar_text_form *f, lar_slice text) {
 
 /* Writes the runs of line ends behind the recipe's head; false if there are too many. */
 static bool read_runs(lar_text_form *f, lar_slice text) {
-    uint32_t at = f->begin, len = 0, runs = 0, count = 0, n = f->recipe_bytes;
+    uint32_t at = f->begin, len = 0, runs = 0, count = 0, n = f->recipe_bytes, lines = 0;
     int style, last = -1;
     while ((style = next_line_end(text, &at, f->end, &len)) >= 0) {
         at += len;
+        if (++lines > LINES_MAX) return false;
         if (style != last || count == 0xFFFF) {
             if (runs == RUNS_MAX) return false;
             f->recipe[n + 3 * runs] = (uint8_t)style;
@@ -176,11 +217,13 @@ static bool read_runs(lar_text_form *f, lar_slice text) {
     return true;
 }
 
-void lar_text_form_read(lar_text_form *f, lar_slice text, uint32_t drop_end) {
+void lar_text_form_read(lar_text_form *f, const lar_text *t, uint32_t drop_end) {
+    lar_slice text = t->text;
     bool has_bom = text.len >= 3 && memcmp(text.ptr, bom, 3) == 0;
     f->begin = drop_end ? drop_end : has_bom ? 3 : 0;
     f->end = (uint32_t)text.len;
-    while (f->end > f->begin && is_blank(text.ptr[f->end - 1])) f->end--;
+    while (f->end > f->begin && text.len - f->end <= BLANKS_MAX && is_blank(text.ptr[f->end - 1])) f->end--;
+    if (text.len - f->end > BLANKS_MAX) f->end = (uint32_t)text.len;
     uint32_t trail = (uint32_t)text.len - f->end;
     if (trail > TRAIL_MAX) {
         make_odd(f, text);
@@ -190,40 +233,64 @@ void lar_text_form_read(lar_text_form *f, lar_slice text, uint32_t drop_end) {
     f->recipe[1] = (uint8_t)trail;
     if (trail) memcpy(f->recipe + 2, text.ptr + f->end, trail);
     f->recipe_bytes = (uint16_t)(2 + trail);
-    if (f->end == f->begin || !memchr(text.ptr + f->begin, '\r', f->end - f->begin)) return;
+    if (!has_cr(t, f)) return;
     if (!read_runs(f, text)) make_odd(f, text);
+}
+
+/* A masked span counts as its class between raw control characters: the text itself may hold them, at the cost of
+ * a miss. */
+static size_t put_mask(char out[3], const lar_text_mask *m) {
+    out[0] = out[2] = '\1';
+    out[1] = (char)m->class_id;
+    return 3;
+}
+
+/* Of a text without CR: no copy, it may be large. */
+static lar_hash norm_in_place(const lar_text *t, const lar_text_form *f, const lar_text_masks *masks) {
+    const char *p = t->text.ptr;
+    if (!masks || masks->count == 0) return lar_hash_of(lar_slice_of(p + f->begin, f->end - f->begin));
+    lar_hasher h;
+    lar_hasher_init(&h);
+    uint32_t i = f->begin;
+    for (uint32_t m = 0; m < masks->count; m++) {
+        char mark[3];
+        lar_hasher_add(&h, p + i, masks->list[m].start - i);
+        lar_hasher_add(&h, mark, put_mask(mark, &masks->list[m]));
+        i = masks->list[m].end;
+    }
+    lar_hasher_add(&h, p + i, f->end - i);
+    return lar_hasher_end(&h);
+}
+
+/* Copies text[i, stop) with every line end as LF. */
+static size_t copy_lines(const lar_text *t, uint32_t i, uint32_t stop, char *copy) {
+    const char *p = t->text.ptr;
+    size_t k = 0;
+    while (i < stop) {
+        size_t plain = copy_until(lar_slice_of(p + i, stop - i), '\r', copy + k);
+        k += plain;
+        i += (uint32_t)plain;
+        for (; i < stop && p[i] == '\r'; copy[k++] = '\n') i += i + 1 < stop && p[i + 1] == '\n' ? 2 : 1;
+    }
+    return k;
 }
 
 lar_error lar_text_norm(lar_hash *out, const lar_text *t, const lar_text_form *f, const lar_text_masks *masks,
                         lar_arena *arena) {
-    const char *p = t->text.ptr;
-    uint32_t n = f->end - f->begin;
-    bool has_cr = n && memchr(p + f->begin, '\r', n);
-    if (!has_cr && (!masks || masks->count == 0)) {
-        *out = lar_hash_of(lar_slice_of(p + f->begin, n));
+    if (!has_cr(t, f)) {
+        *out = norm_in_place(t, f, masks);
         return LAR_OK;
     }
-    char *copy = lar_arena_alloc(arena, (size_t)n + 4 + (masks ? 4 * (size_t)masks->count : 0));
+    uint32_t marks = masks ? masks->count : 0, i = f->begin;
+    char *copy = lar_arena_alloc(arena, (size_t)(f->end - f->begin) + 4 + 4 * (size_t)marks);
     if (!copy) return LAR_NO_MEMORY;
     size_t k = 0;
-    uint32_t m = 0, marks = masks ? masks->count : 0;
-    for (uint32_t i = f->begin; i < f->end;) {
-        uint32_t stop = m < marks ? masks->list[m].start : f->end;
-        const char *cr = has_cr ? memchr(p + i, '\r', stop - i) : NULL;
-        uint32_t upto = cr ? (uint32_t)(cr - p) : stop;
-        memcpy(copy + k, p + i, upto - i);
-        k += upto - i;
-        i = upto;
-        if (cr) {
-            copy[k++] = '\n';
-            i += i + 1 < f->end && p[i + 1] == '\n' ? 2 : 1;
-        } else if (m < marks) {
-            copy[k++] = '\1'; /* a raw control character: the text itself may hold it, at the cost of a miss */
-            copy[k++] = (char)masks->list[m].class_id;
-            copy[k++] = '\1';
-            i = masks->list[m++].end;
-        }
+    for (uint32_t m = 0; m < marks; m++) {
+        k += copy_lines(t, i, masks->list[m].start, copy + k);
+        k += put_mask(copy + k, &masks->list[m]);
+        i = masks->list[m].end;
     }
+    k += copy_lines(t, i, f->end, copy + k);
     *out = lar_hash_of(lar_slice_of(copy, k));
     return LAR_OK;
 }
@@ -243,16 +310,21 @@ static int wanted_style(lar_slice want, size_t runs_at, uint32_t *run, uint32_t 
     return w[runs_at + 3 * (size_t)(*run - 1)];
 }
 
-static lar_error edit_lines(const lar_text *t, const lar_text_form *have, lar_slice want, lar_splices *edits) {
+static lar_error edit_lines(const lar_text *t, const lar_text_form *have, lar_slice want, lar_splices *edits,
+                            uint32_t most) {
     size_t runs_at = 2 + (size_t)(uint8_t)want.ptr[1];
     uint32_t at = have->begin, len = 0, run = 0, left = 0;
+    lar_text_mark m = {0, 0}; /* moves along with the lines */
     int style;
     while ((style = next_line_end(t->text, &at, have->end, &len)) >= 0) {
         int target = wanted_style(want, runs_at, &run, &left);
         if (target < 0) return LAR_INVALID;
         if (target != style) {
-            lar_error e = lar_splices_add(edits, lar_text_body_offset(t, at), lar_text_body_offset(t, at + len),
-                                          lar_slice_cstr(style_escaped[target]));
+            if (edits->count >= most) return LAR_LIMIT;
+            walk(t, &m, at);
+            uint32_t start = t->body_at + m.raw;
+            walk(t, &m, at + len);
+            lar_error e = lar_splices_add(edits, start, t->body_at + m.raw, lar_slice_cstr(style_escaped[target]));
             if (e) return e;
         }
         at += len;
@@ -277,7 +349,9 @@ static lar_error edit_trail(const lar_text *t, const lar_text_form *have, lar_sl
                            lar_slice_of(out, k));
 }
 
-lar_error lar_text_form_edit(const lar_text *t, const lar_text_form *have, lar_slice want, lar_splices *edits) {
+lar_error lar_text_form_edit(const lar_text *t, const lar_text_form *have, lar_slice want, lar_splices *edits,
+                             uint32_t most) {
+    if (most < FEW_EDITS) return LAR_LIMIT;
     if (want.len < 2 || (uint8_t)want.ptr[0] >= LAR_RECIPE_ODD || have->recipe[0] >= LAR_RECIPE_ODD) return LAR_INVALID;
     if (2 + (size_t)(uint8_t)want.ptr[1] > want.len) return LAR_INVALID;
     bool has = have->recipe[0] & FLAG_BOM, wants = want.ptr[0] & FLAG_BOM;
@@ -285,7 +359,7 @@ lar_error lar_text_form_edit(const lar_text *t, const lar_text_form *have, lar_s
     if (has && !wants)
         e = lar_splices_add(edits, lar_text_body_offset(t, 0), lar_text_body_offset(t, 3), LAR_SLICE(""));
     if (!has && wants) e = lar_splices_add(edits, t->body_at, t->body_at, LAR_SLICE("\xEF\xBB\xBF"));
-    if (!e) e = edit_lines(t, have, want, edits);
+    if (!e) e = edit_lines(t, have, want, edits, most - FEW_EDITS);
     if (!e) e = edit_trail(t, have, want, edits);
     return e;
 }

@@ -4,7 +4,8 @@
  * line end, and the blanks at the end. A recipe is the form as bytes (at most LAR_RECIPE_MAX):
  *
  *     [flags][n][n bytes: the blanks at the end][runs of line ends, if mixed: style, count lo, count hi]
- *     [LAR_RECIPE_ODD][16 bytes: hash of the text]     a form too odd to describe: only ever itself
+ *     [LAR_RECIPE_ODD][16 bytes: hash of the text]     a form too odd to describe, or of too many
+ *                                                      lines with CR: only ever itself
  */
 #ifndef LARDER_POLICIES_TEXT_H
 #define LARDER_POLICIES_TEXT_H
@@ -18,16 +19,17 @@
 #include "base/json.h"
 #include "base/splice.h"
 
-typedef struct lar_text_escape {
-    uint32_t at, raw;         /* decoded offset; offset behind the opening quote */
-    uint8_t bytes, raw_bytes; /* how long it is decoded, and as written */
-} lar_text_escape;
+/* A place known in both: decoded offset, and offset behind the opening quote. */
+typedef struct lar_text_mark {
+    uint32_t at, raw;
+} lar_text_mark;
 
 typedef struct lar_text {
-    lar_slice text;   /* decoded; in the body where nothing is escaped, else in the arena */
-    uint32_t body_at; /* body offset of the byte behind the opening quote */
-    lar_text_escape *escapes;
-    uint32_t escape_count;
+    lar_slice text;       /* decoded; in the body where nothing is escaped, else in the arena */
+    lar_slice raw;        /* as written, without the quotes */
+    uint32_t body_at;     /* body offset of the byte behind the opening quote */
+    lar_text_mark *marks; /* one every few hundred bytes; NULL where nothing is escaped */
+    uint32_t mark_count;
 } lar_text;
 
 /* `node` must be a string. NO_MEMORY. */
@@ -47,7 +49,7 @@ typedef struct lar_text_form {
 } lar_text_form;
 
 /* `drop_end`: decoded offset behind a dropped first line, 0 if none. */
-void lar_text_form_read(lar_text_form *f, lar_slice text, uint32_t drop_end);
+void lar_text_form_read(lar_text_form *f, const lar_text *t, uint32_t drop_end);
 static inline bool lar_text_form_plain(const lar_text_form *f) {
     return f->recipe_bytes == 2 && f->recipe[0] == 0 && f->recipe[1] == 0;
 }
@@ -66,10 +68,10 @@ typedef struct lar_text_masks {
 LAR_MUST_USE lar_error lar_text_norm(lar_hash *out, const lar_text *t, const lar_text_form *f,
                                      const lar_text_masks *masks, lar_arena *arena);
 
-/* Adds the edits (body offsets) that give the text the wanted form. LAR_INVALID, with nothing added that
- * matters, if the recipe does not fit this text: then leave it as it is. */
+/* Adds the edits (body offsets) that give the text the wanted form. LAR_INVALID if the recipe does not fit this
+ * text, LAR_LIMIT if it takes more than `most` edits: then throw them away and leave the text as it is. */
 LAR_MUST_USE lar_error lar_text_form_edit(const lar_text *t, const lar_text_form *have, lar_slice want,
-                                          lar_splices *edits);
+                                          lar_splices *edits, uint32_t most);
 
 /* Moves the edits of one text into `to`; many small ones become one that copies the bytes between. */
 LAR_MUST_USE lar_error lar_text_edits_merge(lar_splices *edits, lar_slice body, lar_splices *to);

@@ -6,7 +6,7 @@
  * text never becomes empty: where nothing else stands in it, the line stays without its values. */
 #include "policies/canon_state.h"
 
-enum { WORD_MAX = 32 };
+enum { WORD_MAX = 32, LINE_MAX = 4096, LINES_MAX = 16 };
 
 static const char tail[] = "-billing-header:";
 
@@ -22,10 +22,11 @@ static size_t header_name(lar_slice t, size_t i) {
     return 0;
 }
 
-/* End of the line at i, its line end not included. */
+/* End of the line at i, its line end not included; 0 if it is longer than any such line. */
 static size_t line_end(lar_slice t, size_t i) {
-    while (i < t.len && t.ptr[i] != '\n' && t.ptr[i] != '\r') i++;
-    return i;
+    size_t most = t.len - i > LINE_MAX ? i + LINE_MAX : t.len;
+    while (i < most && t.ptr[i] != '\n' && t.ptr[i] != '\r') i++;
+    return i < most || most == t.len ? i : 0;
 }
 
 static size_t behind_line_end(lar_slice t, size_t i) {
@@ -34,20 +35,21 @@ static size_t behind_line_end(lar_slice t, size_t i) {
     return i;
 }
 
-static bool only_blanks(lar_slice t, size_t i) {
-    for (; i < t.len; i++) {
-        if (t.ptr[i] != ' ' && t.ptr[i] != '\t' && t.ptr[i] != '\n' && t.ptr[i] != '\r') return false;
+/* The header lines at `start`: the offset behind them; *last: behind the name of the last one. */
+static size_t header_lines(lar_slice t, size_t start, size_t *last) {
+    size_t end = start, name, stop;
+    for (int n = 0; n < LINES_MAX && end < t.len && (name = header_name(t, end)) != 0; n++) {
+        if ((stop = line_end(t, end)) == 0) break;
+        *last = end + name;
+        end = behind_line_end(t, stop);
     }
-    return true;
+    return end;
 }
 
 lar_error lar_rule_billing_nonce(lar_canon *c, lar_canon_unit *u, uint32_t elements) {
     lar_slice t = u->text.text;
-    size_t start = t.len >= 3 && memcmp(t.ptr, "\xEF\xBB\xBF", 3) == 0 ? 3 : 0, end = start, name, last = start;
-    while (end < t.len && (name = header_name(t, end)) != 0) {
-        last = end + name;
-        end = behind_line_end(t, line_end(t, end));
-    }
+    size_t start = t.len >= 3 && memcmp(t.ptr, "\xEF\xBB\xBF", 3) == 0 ? 3 : 0, last = start;
+    size_t end = header_lines(t, start, &last);
     if (end == start || !lar_canon_rule_on(c, LAR_RULE_LR002)) return LAR_OK;
     lar_error e = lar_canon_find(c, (lar_finding){.rule = LAR_RULE_LR002,
                                                   .node = u->node,
@@ -57,15 +59,16 @@ lar_error lar_rule_billing_nonce(lar_canon *c, lar_canon_unit *u, uint32_t eleme
     if (e || !c->apply) return e;
     u->drop_start = (uint32_t)start;
     u->drop_end = (uint32_t)end;
-    if (only_blanks(t, end)) {
+    lar_text_form_read(&u->form, &u->text, u->drop_end);
+    if (u->form.end == u->form.begin) { /* only blanks behind it */
         bool marked = lar_json_get(c->json, u->part, "cache_control") != LAR_JSON_NONE;
         u->dropped = u->part != LAR_JSON_NONE && elements > 1 && !marked;
         u->blanked = !u->dropped;
         if (u->blanked) {
             u->drop_start = (uint32_t)last;
             u->drop_end = (uint32_t)line_end(t, last);
+            lar_text_form_read(&u->form, &u->text, u->drop_end);
         }
     }
-    lar_text_form_read(&u->form, t, u->drop_end);
     return LAR_OK;
 }

@@ -4,6 +4,9 @@
  * throws away. Not here: which of the clocks found may be edited. */
 #include "policies/rules/clock_text.h"
 
+/* What may stand between the parts of one clock, so that each attempt costs little whatever the text. */
+enum { BLANKS_MAX = 32, SEPARATORS_MAX = 8 };
+
 typedef struct word {
     const char *text;
     int value;
@@ -34,7 +37,7 @@ static bool at_text(lar_slice t, size_t i, const char *text) {
 static bool at_char(lar_slice t, size_t i, char c) { return i < t.len && t.ptr[i] == c; }
 
 size_t lar_clock_skip_blanks(lar_slice t, size_t i) {
-    while (i < t.len) {
+    for (int n = 0; n < BLANKS_MAX && i < t.len; n++) {
         if (t.ptr[i] == ' ' || t.ptr[i] == '\t') i++;
         else if (at_text(t, i, "\xC2\xA0")) i += 2;     /* no-break space */
         else if (at_text(t, i, "\xE2\x80\xAF")) i += 3; /* narrow no-break space, before PM in newer locales */
@@ -109,13 +112,14 @@ static size_t weekday_zh(lar_slice t, size_t i) {
 }
 
 static size_t skip_separators(lar_slice t, size_t i) {
-    for (;;) {
+    for (int n = 0; n < SEPARATORS_MAX; n++) {
         size_t b = lar_clock_skip_blanks(t, i);
         if (at_char(t, b, ',')) b++;
         else if (at_text(t, b, "，")) b += 3;
-        if (b == i) return i;
+        if (b == i) break;
         i = b;
     }
+    return i;
 }
 
 size_t lar_clock_skip_weekday(lar_slice t, size_t i) {
@@ -386,7 +390,7 @@ size_t lar_clock_read_zone(lar_slice t, size_t i, lar_clock_stamp *s) {
 }
 
 static size_t separators_before(lar_slice t, size_t i) {
-    while (i > 0) {
+    for (int n = 0; n < SEPARATORS_MAX && i > 0; n++) {
         char c = t.ptr[i - 1];
         if (c == ' ' || c == ',') i--;
         else if (i >= 3 && memcmp(t.ptr + i - 3, "，", 3) == 0) i -= 3;

@@ -1,12 +1,13 @@
 /* Finds clocks in text: candidates with their labels (header: clock_text.h).
  * Flow: canon's system stage -> lar_clock_scan -> rules/volatile_clock.c decides by evidence.
- * Pure; no memory; never blocks. One pass that stops at digits only; each attempt is bounded.
+ * Pure; no memory; never blocks. One pass that stops at digits only; each attempt is bounded, and the budget bounds
+ * all of them.
  * Invariants: 1. spans are in order and apart from each other. 2. a span never holds a line end.
  * 3. borders are borders of characters. Why by hand: a regular expression over every prompt costs
  * more than the whole request otherwise does. */
 #include "policies/rules/clock_text.h"
 
-enum { LABEL_MAX = 64, DATE_LABEL_MAX = 24, DIGITS_RUN_MAX = 20 };
+enum { LABEL_MAX = 64, DATE_LABEL_MAX = 24, DIGITS_RUN_MAX = 20, MARKS_MAX = 32, CUT_MARGIN = 256 };
 
 static bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 static bool is_alnum(char c) { return is_letter(c) || (c >= '0' && c <= '9'); }
@@ -112,7 +113,7 @@ static bool epoch_key(lar_slice t, size_t i) {
                                         "unix", "时间戳",    "時間戳", "unixtime", "millis"};
     size_t e = i;
     bool sign = false;
-    while (e > 0) {
+    while (e > 0 && i - e < MARKS_MAX) {
         char c = t.ptr[e - 1];
         if (c == ':' || c == '=') sign = true, e--;
         else if (e >= 3 && memcmp(t.ptr + e - 3, "：", 3) == 0) sign = true, e -= 3;
@@ -304,42 +305,47 @@ static bool in_fence(lar_slice t, size_t upto, size_t *at, bool *inside) {
     return *inside;
 }
 
-uint32_t lar_clock_scan(lar_slice t, lar_clock_span *spans, uint32_t room) {
-    uint32_t n = 0;
-    size_t i = 0, floor = 0, fence_at = 0;
-    bool inside = false;
-    int d;
-    while (i < t.len && n < room) {
+/* The next number at or behind i that may begin a form: its bounds. False if there is none. */
+static bool next_number(lar_slice t, size_t i, size_t *start, size_t *end) {
+    while (i < t.len) {
         unsigned char c = (unsigned char)t.ptr[i];
-        if ((c < '0' || c > '9') && c != 0xEF) {
+        int d;
+        if (((c < '0' || c > '9') && c != 0xEF) || !lar_clock_digit(t, i, &d)) {
             i++;
             continue;
         }
-        size_t step = lar_clock_digit(t, i, &d);
-        if (step == 0) {
-            i++;
-            continue;
-        }
-        size_t end = i, count = 0;
-        for (size_t b; (b = lar_clock_digit(t, end, &d)) != 0; end += b) count++;
-        if (!may_begin(count, end < t.len ? (unsigned char)t.ptr[end] : 0)) {
-            i = end;
-            continue;
-        }
+        size_t e = i, count = 0;
+        for (size_t b; (b = lar_clock_digit(t, e, &d)) != 0; e += b) count++;
+        *start = i;
+        *end = e;
+        if (may_begin(count, e < t.len ? (unsigned char)t.ptr[e] : 0)) return true;
+        i = e;
+    }
+    return false;
+}
+
+uint32_t lar_clock_scan(lar_slice text, lar_clock_span *spans, uint32_t room, lar_clock_budget *budget) {
+    lar_slice t = lar_slice_of(text.ptr, text.len < budget->bytes ? text.len : budget->bytes);
+    size_t stop = t.len < text.len ? (t.len > CUT_MARGIN ? t.len - CUT_MARGIN : 0) : t.len;
+    uint32_t n = 0;
+    size_t i = 0, end, floor = 0, fence_at = 0;
+    bool inside = false;
+    while (n < room && budget->numbers > 0 && next_number(t, i, &i, &end) && i < stop) {
         lar_clock_span *s = &spans[n];
         *s = (lar_clock_span){0};
+        budget->numbers--;
         size_t e = try_number(t, i, floor, s);
-        if (e) {
-            s->end = (uint32_t)e;
-            read_label(t, s, floor);
-            if (in_fence(t, s->start, &fence_at, &inside)) s->example = true;
-            bool needs_key = s->class_id == LAR_CLOCK_TIME || s->class_id == LAR_CLOCK_DATE; /* else it is content */
-            if (!needs_key || s->key_word) n++;
-            i = floor = e;
-            continue;
-        }
-        i = end;
+        i = e ? e : end;
+        if (!e) continue;
+        s->end = (uint32_t)e;
+        read_label(t, s, floor);
+        if (in_fence(t, s->start, &fence_at, &inside)) s->example = true;
+        bool needs_key = s->class_id == LAR_CLOCK_TIME || s->class_id == LAR_CLOCK_DATE; /* else it is content */
+        bool cut = e >= t.len && t.len < text.len;                                       /* it may go on */
+        if ((!needs_key || s->key_word) && !cut) n++;
+        floor = e;
     }
+    budget->bytes -= (uint32_t)t.len;
     return n;
 }
 

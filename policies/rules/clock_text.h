@@ -61,8 +61,19 @@ typedef struct lar_clock_span {
     lar_clock_stamp stamp;
 } lar_clock_span;
 
-/* Candidates in order; at most `room`. Returns how many. */
-uint32_t lar_clock_scan(lar_slice text, lar_clock_span *spans, uint32_t room);
+/* How much may still be read: what is looked at is taken off. One for all texts of a request, so that no text can hold
+ * its thread for long. */
+typedef struct lar_clock_budget {
+    uint32_t bytes;   /* of text */
+    uint32_t numbers; /* that could begin a clock */
+} lar_clock_budget;
+
+enum { LAR_CLOCK_BYTES_MAX = 1024 * 1024, LAR_CLOCK_NUMBERS_MAX = 16 * 1024 };
+#define LAR_CLOCK_BUDGET ((lar_clock_budget){LAR_CLOCK_BYTES_MAX, LAR_CLOCK_NUMBERS_MAX})
+
+/* Candidates in order; at most `room`. Returns how many. Stops where the budget ends, and never takes what may go on
+ * behind that place. */
+uint32_t lar_clock_scan(lar_slice text, lar_clock_span *spans, uint32_t room, lar_clock_budget *budget);
 /* Which slot a span fills: its class and its label, digits and case aside. */
 lar_hash lar_clock_slot(lar_slice text, const lar_clock_span *span);
 

@@ -3,7 +3,8 @@
  *   O  set of tools -> its order     Q  template of the head -> the order of the last new set
  * A new set that holds the last one whole keeps that order in front, new tools behind it, so that the
  * prefix lives on when tools are added. Invariants: 1. the bytes of each tool stay the client's own; only
- * whole elements change places. 2. more than TOOLS_MAX tools, or no memory: the order stays. */
+ * whole elements change places. 2. the places that carry cache_control stay the client's own. 3. more than
+ * TOOLS_MAX tools, more than the bound on work, or no memory: the order stays. */
 #include <stdlib.h>
 
 #include "policies/canon_state.h"
@@ -70,14 +71,11 @@ static lar_error remember(lar_canon *c, lar_hash set, const tool *tools, const u
 }
 
 static lar_error permute(lar_canon *c, const tool *tools, const uint32_t *order, uint32_t n) {
-    const lar_json *j = c->json;
-    for (uint32_t p = 0; p < n; p++) {
-        if (order[p] == p) continue;
-        const lar_json_node *to = &j->nodes[tools[p].node];
-        lar_error e = lar_splices_add(&c->out->splices, to->start, to->end, lar_json_raw(j, tools[order[p]].node));
-        if (e) return e;
+    lar_error e = LAR_OK;
+    for (uint32_t p = 0; p < n && !e; p++) {
+        if (order[p] != p) e = lar_canon_tool_place(c->json, tools[p].node, tools[order[p]].node, &c->out->splices);
     }
-    return LAR_OK;
+    return e;
 }
 
 static lar_error recall_order(lar_canon *c, tool *tools, uint32_t n, uint32_t *order) {
@@ -90,6 +88,7 @@ static lar_error recall_order(lar_canon *c, tool *tools, uint32_t n, uint32_t *o
     }
     bool moved = false;
     for (uint32_t i = 0; i < n; i++) moved = moved || order[i] != i;
+    bool apply = c->apply && moved && lar_canon_markers_movable(c->json, c->view->tools);
     lar_error e = LAR_OK;
     if (moved) {
         const lar_json_node *all = &c->json->nodes[c->view->tools];
@@ -97,9 +96,9 @@ static lar_error recall_order(lar_canon *c, tool *tools, uint32_t n, uint32_t *o
                                             .node = c->view->tools,
                                             .start = all->start,
                                             .end = all->end,
-                                            .edited = c->apply});
+                                            .edited = apply});
     }
-    if (!c->apply) {
+    if (!apply) {
         for (uint32_t i = 0; i < n; i++) order[i] = i; /* what is sent is what gets remembered */
     }
     if (!e && !known) e = remember(c, set, tools, order);
@@ -110,7 +109,10 @@ lar_error lar_rule_tool_order(lar_canon *c) {
     const lar_json *j = c->json;
     uint32_t array = c->view->tools, n = array == LAR_JSON_NONE ? 0 : j->nodes[array].count;
     if (n == 0) return LAR_OK;
-    if (n > TOOLS_MAX) return lar_canon_hash_tree(c, array, &c->tools_norm, &c->tools_exact);
+    if (n > TOOLS_MAX || lar_canon_work(j, array) > LAR_CANON_TOOLS_WORK_MAX) {
+        c->tools_norm = c->tools_exact = lar_hash_of(lar_json_raw(j, array));
+        return LAR_OK;
+    }
     tool *tools = lar_arena_alloc(c->arena, n * sizeof *tools);
     uint32_t *order = lar_arena_alloc(c->arena, n * sizeof *order);
     uint64_t *sorted = lar_arena_alloc(c->arena, n * sizeof *sorted);

@@ -114,23 +114,17 @@ static lar_error remember_slots(lar_canon *c, uint32_t moved_now) {
 }
 
 /* The head with its values, in whatever form. */
-static lar_error valued_head(lar_canon *c, lar_hash *head) {
-    *head = c->hash_template;
-    for (uint32_t u = 0; u < c->unit_count; u++) {
-        lar_hash norm;
-        lar_error e = lar_canon_unit_norm(c, &c->units[u], 0, &norm);
-        if (e) return e;
-        *head = lar_hash_join(*head, norm);
-    }
-    return LAR_OK;
+static lar_hash valued_head(const lar_canon *c) {
+    lar_hash head = c->hash_template;
+    for (uint32_t u = 0; u < c->unit_count; u++) head = lar_hash_join(head, c->units[u].valued);
+    return head;
 }
 
 /* Decides which clocks move; fills *mask. */
 static lar_error decide(lar_canon *c, uint32_t *mask) {
     uint64_t opener = c->head_count < c->view->segment_count ? lar_hash_low(c->segments[c->head_count].norm) : 0;
-    lar_hash head;
-    lar_error e = valued_head(c, &head);
-    if (e) return e;
+    lar_hash head = valued_head(c);
+    lar_error e = LAR_OK;
     bool settled = lar_canon_get(c, 'R', head) && c->value.len == 5 && c->value.ptr[0] == VERSION;
     uint32_t before = 0;
     if (settled) memcpy(&before, c->value.ptr + 1, 4);

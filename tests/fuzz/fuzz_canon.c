@@ -3,7 +3,8 @@
  * 2. model output, tool results and unknown segments go on byte for byte, as do all other members;
  * 3. a user's words are all there, in their order, whatever was appended;
  * 4. report mode edits nothing; an error leaves nothing to edit;
- * 5. clocks found in a text lie inside it.
+ * 5. clocks found in a text lie inside it, whatever is left of the budget;
+ * 6. of the tools, the same places carry cache_control.
  * Memory: a small table per input, with values that can be damaged (byte 0, high bit). */
 #include "base/splice.h"
 #include "policies/canon.h"
@@ -79,6 +80,15 @@ static void check_members(const lar_json *a, const lar_json *b) {
     }
 }
 
+static bool marked(const lar_json *j, uint32_t tool) { return lar_json_get(j, tool, "cache_control") != LAR_JSON_NONE; }
+
+static void check_tools(const lar_json *a, uint32_t tools_a, const lar_json *b, uint32_t tools_b) {
+    FUZZ_CHECK(a->nodes[tools_a].count == b->nodes[tools_b].count);
+    uint32_t x = lar_json_first(a, tools_a), y = lar_json_first(b, tools_b);
+    for (; x != LAR_JSON_NONE; x = lar_json_after(a, tools_a, x), y = lar_json_after(b, tools_b, y))
+        FUZZ_CHECK(marked(a, x) == marked(b, y));
+}
+
 static void check_sent(const lar_request_view *a, lar_slice sent, lar_arena *arena) {
     lar_json j;
     lar_request_view b;
@@ -94,14 +104,15 @@ static void check_sent(const lar_request_view *a, lar_slice sent, lar_arena *are
             FUZZ_CHECK(lar_slice_eq(lar_json_raw(a->json, a->segments[i].node), lar_json_raw(&j, b.segments[i].node)));
         }
     }
-    if (a->tools != LAR_JSON_NONE) FUZZ_CHECK(a->json->nodes[a->tools].count == j.nodes[b.tools].count);
+    if (a->tools != LAR_JSON_NONE) check_tools(a->json, a->tools, &j, b.tools);
     check_members(a->json, &j);
     lar_json_release(&j);
 }
 
 static void check_clocks(lar_slice text) {
     lar_clock_span s[16];
-    uint32_t n = lar_clock_scan(text, s, 16);
+    lar_clock_budget budget = {text.len % 3 ? LAR_CLOCK_BYTES_MAX : (uint32_t)text.len / 2, LAR_CLOCK_NUMBERS_MAX};
+    uint32_t n = lar_clock_scan(text, s, 16, &budget);
     for (uint32_t i = 0; i < n; i++) {
         FUZZ_CHECK(s[i].label_end <= s[i].start && s[i].start < s[i].end && s[i].end <= text.len);
         FUZZ_CHECK(i == 0 || s[i].start >= s[i - 1].end);

@@ -271,6 +271,69 @@ static void test_tools(void **state) {
     harness_release(&h);
 }
 
+#define NAMED(name) "{\"name\":\"" name "\",\"v\":1}"
+#define MARK(kind) "\"cache_control\":{\"type\":\"" kind "\"}"
+#define MARKED(name, kind) "{\"name\":\"" name "\",\"v\":1," MARK(kind) "}"
+
+/* cache_control says "cache up to here": it stays at its place in the list, whichever tool comes there. */
+static void test_tools_with_markers(void **state) {
+    (void)state;
+    harness h;
+    harness_init(&h);
+    same(&h, TOOLS(NAMED("a") "," NAMED("b") ", " MARKED("c", "x")));
+    expect(&h, TOOLS(NAMED("c") "," NAMED("a") ", " MARKED("b", "x")),
+           TOOLS(NAMED("a") "," NAMED("b") ", " MARKED("c", "x")));
+    assert_true(fired(&h, LAR_RULE_LR003));
+    assert_int_equal(h.out.segments_known, 1); /* the same bytes for the model */
+    same(&h, TOOLS(NAMED("a") "," NAMED("b") ", " MARKED("c", "y")));
+    assert_int_equal(h.out.segments_known, 1); /* so are those with another marker */
+    same(&h, TOOLS(NAMED("a") "," MARKED("b", "x") ", " NAMED("c")));
+    assert_int_equal(h.out.segments_known, 1);
+    /* several, each of its own kind; a marker in front, in the middle, alone in its tool; blanks around it */
+    expect(&h, TOOLS(MARKED("b", "1h") "," NAMED("c") "," MARKED("a", "5m")),
+           TOOLS(MARKED("a", "1h") "," NAMED("b") "," MARKED("c", "5m")));
+    expect(&h, TOOLS("{" MARK("x") " , \"name\":\"c\",\"v\":1}," NAMED("b") ",{\"name\":\"a\" , " MARK("y") " , \"v\":1}"),
+           TOOLS("{\"name\":\"a\" , \"v\":1," MARK("x") "}," NAMED("b") ",{\"name\":\"c\",\"v\":1," MARK("y") "}"));
+    expect(&h, TOOLS("{\"v\":1,\"name\":\"b\"\n," MARK("x") "\n}," NAMED("a") "," NAMED("c")),
+           TOOLS("{\"name\":\"a\",\"v\":1," MARK("x") "},{\"v\":1,\"name\":\"b\"\n}," NAMED("c")));
+    /* the set grows: what was last stays last */
+    expect(&h, TOOLS(NAMED("d") "," NAMED("c") "," NAMED("a") "," MARKED("b", "x")),
+           TOOLS(NAMED("a") "," NAMED("b") "," NAMED("c") "," MARKED("d", "x")));
+    harness_release(&h);
+
+    harness_init(&h);
+    same(&h, TOOLS("{" MARK("x") "},{ },{\"a\":1}"));
+    expect(&h, TOOLS("{\"a\":1},{" MARK("x") "},{}"), TOOLS("{},{" MARK("x") "},{\"a\":1}"));
+    expect(&h, TOOLS("{\"a\":1,\"cache\\u005fcontrol\":null},{},{ }"),
+           TOOLS("{\"cache\\u005fcontrol\":null},{ },{\"a\":1}"));
+    harness_release(&h);
+}
+
+/* Where a marker could not be kept in its place, no tool changes its own. */
+static void test_tools_with_odd_markers(void **state) {
+    (void)state;
+    static const char *const odd[] = {"{\"name\":\"x\"," MARK("x") "," MARK("x") "}",
+                                      "{\"name\":\"x\",\"f\":{" MARK("x") "}}", "[" MARKED("x", "x") "]"};
+    for (size_t i = 0; i < sizeof odd / sizeof *odd; i++) {
+        harness h;
+        harness_init(&h);
+        char body[512];
+        snprintf(body, sizeof body, TOOLS(NAMED("a") ",%s"), odd[i]);
+        same(&h, body);
+        snprintf(body, sizeof body, TOOLS("%s," NAMED("a")), odd[i]);
+        same(&h, body);
+        assert_true(seen(&h, LAR_RULE_LR003));
+        assert_false(fired(&h, LAR_RULE_LR003));
+        harness_release(&h);
+    }
+    harness h;
+    harness_init(&h);
+    same(&h, TOOLS(NAMED("a") ",5," MARKED("b", "x")));
+    same(&h, TOOLS("5," NAMED("a") "," MARKED("b", "x")));
+    expect(&h, TOOLS("5," NAMED("b") "," NAMED("a")), TOOLS(NAMED("a") ",5," NAMED("b")));
+    harness_release(&h);
+}
+
 static void test_form(void **state) {
     (void)state;
     harness h;
@@ -633,6 +696,8 @@ int main(void) {
                                        cmocka_unit_test(test_nowhere_to_put_it),
                                        cmocka_unit_test(test_billing),
                                        cmocka_unit_test(test_tools),
+                                       cmocka_unit_test(test_tools_with_markers),
+                                       cmocka_unit_test(test_tools_with_odd_markers),
                                        cmocka_unit_test(test_form),
                                        cmocka_unit_test(test_many_line_ends),
                                        cmocka_unit_test(test_other_protocols),

@@ -10,6 +10,11 @@
 
 #include "policies/rules/clock_text.h"
 
+static uint32_t scan(lar_slice text, lar_clock_span *spans, uint32_t room) {
+    lar_clock_budget budget = LAR_CLOCK_BUDGET;
+    return lar_clock_scan(text, spans, room, &budget);
+}
+
 typedef struct expected {
     const char *text, *value;
     lar_clock_class class_id;
@@ -69,7 +74,7 @@ static void test_found(void **state) {
     for (size_t i = 0; i < sizeof clocks / sizeof *clocks; i++) {
         lar_clock_span s[8];
         lar_slice t = lar_slice_cstr(clocks[i].text);
-        uint32_t n = lar_clock_scan(t, s, 8);
+        uint32_t n = scan(t, s, 8);
         if (n != 1 || !lar_slice_eq_cstr(lar_slice_of(t.ptr + s[0].start, s[0].end - s[0].start), clocks[i].value) ||
             s[0].class_id != clocks[i].class_id) {
             print_error("%s: %u found, first \"%.*s\" class %d\n", clocks[i].text, n,
@@ -150,7 +155,7 @@ static void test_left_alone(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
         lar_clock_span s[8];
-        uint32_t n = lar_clock_scan(lar_slice_cstr(others[i]), s, 8);
+        uint32_t n = scan(lar_slice_cstr(others[i]), s, 8);
         for (uint32_t k = 0; k < n; k++) {
             if (!s[k].example) {
                 print_error("%s: \"%.*s\" class %d\n", others[i], (int)(s[k].end - s[k].start), others[i] + s[k].start,
@@ -179,8 +184,8 @@ static void test_labels(void **state) {
     };
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
         lar_clock_span a, b;
-        assert_int_equal(lar_clock_scan(lar_slice_cstr(pairs[i].a), &a, 1), 1);
-        assert_int_equal(lar_clock_scan(lar_slice_cstr(pairs[i].b), &b, 1), 1);
+        assert_int_equal(scan(lar_slice_cstr(pairs[i].a), &a, 1), 1);
+        assert_int_equal(scan(lar_slice_cstr(pairs[i].b), &b, 1), 1);
         assert_int_equal(lar_hash_eq(lar_clock_slot(lar_slice_cstr(pairs[i].a), &a),
                                      lar_clock_slot(lar_slice_cstr(pairs[i].b), &b)),
                          pairs[i].same);
@@ -218,7 +223,7 @@ static void test_shows_now(void **state) {
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         lar_clock_span s;
-        assert_int_equal(lar_clock_scan(lar_slice_cstr(rows[i].text), &s, 1), 1);
+        assert_int_equal(scan(lar_slice_cstr(rows[i].text), &s, 1), 1);
         if (lar_clock_shows(&s.stamp, now) != rows[i].shows) {
             print_error("%s\n", rows[i].text);
             fail();
@@ -235,7 +240,7 @@ static void test_cuts(void **state) {
             char *copy = malloc(cut ? cut : 1);
             memcpy(copy, clocks[i].text, cut);
             lar_clock_span s[4];
-            uint32_t found = lar_clock_scan(lar_slice_of(copy, cut), s, 4);
+            uint32_t found = scan(lar_slice_of(copy, cut), s, 4);
             for (uint32_t k = 0; k < found; k++) {
                 assert_true(s[k].start < s[k].end && s[k].end <= cut && s[k].label_end <= s[k].start);
                 (void)lar_clock_slot(lar_slice_of(copy, cut), &s[k]);
@@ -245,9 +250,38 @@ static void test_cuts(void **state) {
     }
 }
 
+/* Where the budget ends inside a clock, it is found whole or not at all. */
+static void test_cut_by_the_budget(void **state) {
+    (void)state;
+    static char text[4096];
+    for (size_t i = 0; i < sizeof clocks / sizeof *clocks; i++) {
+        size_t n = strlen(clocks[i].text), value = (size_t)(strstr(clocks[i].text, clocks[i].value) - clocks[i].text);
+        memset(text, 'x', sizeof text);
+        text[0] = '\n';
+        memcpy(text + 1, clocks[i].text, n);
+        text[1 + n] = '\n';
+        lar_slice t = lar_slice_of(text, sizeof text);
+        uint32_t found = 0;
+        for (uint32_t bytes = 0; bytes < sizeof text; bytes += bytes < 400 ? 1 : 400) {
+            lar_clock_budget budget = {bytes, LAR_CLOCK_NUMBERS_MAX};
+            lar_clock_span s;
+            uint32_t k = lar_clock_scan(t, &s, 1, &budget);
+            assert_int_equal(budget.bytes, 0);
+            found += k;
+            if (!k) continue;
+            assert_int_equal(s.start, 1 + value);
+            assert_int_equal(s.end, 1 + value + strlen(clocks[i].value));
+        }
+        assert_true(found > 5);
+        lar_clock_budget none = {sizeof text, 0};
+        lar_clock_span s;
+        assert_int_equal(lar_clock_scan(t, &s, 1, &none), 0);
+    }
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_found), cmocka_unit_test(test_left_alone),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_found),  cmocka_unit_test(test_left_alone),
                                        cmocka_unit_test(test_labels), cmocka_unit_test(test_shows_now),
-                                       cmocka_unit_test(test_cuts)};
+                                       cmocka_unit_test(test_cuts),   cmocka_unit_test(test_cut_by_the_budget)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
