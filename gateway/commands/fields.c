@@ -1,5 +1,5 @@
-/* A table of a record's fields; JSON and CSV walk it.
- * Flow: export.c and tail.c call. Any thread; pure; the caller's buffer. Why one table: the two formats cannot drift
+/* A table of a record's fields (fields.def); JSON, CSV and docs/journal.md walk it.
+ * Flow: export.c and tail.c call. Any thread; pure; the caller's buffer. Why one table: formats and page cannot drift
  * apart, and a new field is one row. Invariants: 1. unknown tokens and times are null or empty, never 0.
  * 2. Identifiers (tenant, prefix hash) are hexadecimal text: a double would round them. 3. A name is whatever a client
  * sent: in CSV it neither drives a terminal nor is taken for a formula by a spreadsheet. */
@@ -32,50 +32,15 @@ typedef struct field {
     const char *name;
     field_kind kind;
     uint32_t where; /* offset in the record; FIELD_FLAG: the bit */
+    const char *unit, *meaning;
 } field;
 
-#define AT(member) (uint32_t) offsetof(lar_journal_record, member)
+#define LAR_AT(member) (uint32_t) offsetof(lar_journal_record, member)
 
 static const field fields[] = {
-    {"seq", FIELD_SEQ, 0},
-    {"time", FIELD_TIME, AT(time_ms)},
-    {"time_ms", FIELD_I64, AT(time_ms)},
-    {"tenant", FIELD_HEX, AT(tenant)},
-    {"route", FIELD_NAME, AT(route)},
-    {"upstream", FIELD_NAME, AT(upstream)},
-    {"model", FIELD_NAME, AT(model)},
-    {"status", FIELD_STATUS, AT(status)},
-    {"ending", FIELD_ENDING, AT(ending)},
-    {"error", FIELD_ERROR, AT(error)},
-    {"streamed", FIELD_FLAG, LAR_JREC_STREAMED},
-    {"reused", FIELD_FLAG, LAR_JREC_REUSED},
-    {"usage_spelling", FIELD_SPELLING, AT(spelling)},
-    {"usage_partial", FIELD_FLAG, LAR_JREC_USAGE_PARTIAL},
-    {"usage_odd", FIELD_FLAG, LAR_JREC_USAGE_ODD},
-    {"usage_injected", FIELD_FLAG, LAR_JREC_USAGE_INJECTED},
-    {"ttft_us", FIELD_I64, AT(ttft_us)},
-    {"total_us", FIELD_I64, AT(total_us)},
-    {"prompt_tokens", FIELD_I64, AT(tokens.prompt)},
-    {"hit_tokens", FIELD_I64, AT(tokens.hit)},
-    {"miss_tokens", FIELD_I64, AT(tokens.miss)},
-    {"write_tokens", FIELD_I64, AT(tokens.write)},
-    {"output_tokens", FIELD_I64, AT(tokens.output)},
-    {"reasoning_tokens", FIELD_I64, AT(tokens.reasoning)},
-    {"raw_prompt_tokens", FIELD_I64, AT(raw.prompt)},
-    {"raw_hit_tokens", FIELD_I64, AT(raw.hit)},
-    {"raw_miss_tokens", FIELD_I64, AT(raw.miss)},
-    {"raw_write_tokens", FIELD_I64, AT(raw.write)},
-    {"raw_output_tokens", FIELD_I64, AT(raw.output)},
-    {"raw_reasoning_tokens", FIELD_I64, AT(raw.reasoning)},
-    {"request_bytes", FIELD_U64, AT(request_bytes)},
-    {"sent_bytes", FIELD_U64, AT(sent_bytes)},
-    {"response_bytes", FIELD_U64, AT(response_bytes)},
-    {"prefix_known_bytes", FIELD_U64, AT(prefix_known_bytes)},
-    {"prefix_hash", FIELD_HEX, AT(prefix_hash)},
-    {"rules_fired", FIELD_RULES, AT(rules_fired)},
-    {"rules_seen", FIELD_RULES, AT(rules_seen)},
-    {"turn", FIELD_U32, AT(turn)},
-    {"edits", FIELD_U32, AT(edits)},
+#define LAR_FIELD(name, kind, where, unit, meaning) {#name, FIELD_##kind, where, unit, meaning},
+#include "gateway/commands/fields.def"
+#undef LAR_FIELD
 };
 enum { FIELDS = sizeof fields / sizeof *fields };
 
@@ -199,5 +164,56 @@ lar_error lar_fields_csv(lar_buf *out, uint64_t seq, const lar_journal_record *r
 lar_error lar_fields_csv_head(lar_buf *out) {
     lar_error e = LAR_OK;
     for (unsigned i = 0; !e && i < FIELDS; i++) e = lar_buf_printf(out, "%s%s", i ? "," : "", fields[i].name);
+    return e;
+}
+
+/* -- docs/journal.md ------------------------------------------------------------------------------------------ */
+
+static const char page_head[] =
+    "# The journal\n"
+    "\n"
+    "<!-- Generated from gateway/commands/fields.def by the target `docs`; edit that. -->\n"
+    "\n"
+    "One record a request: numbers and names, never text of prompts or answers. `larder export` prints every field, as\n"
+    "JSON lines or CSV, in this order; `larder tail --json` prints the same. `larder stats` sums them up. How records lie\n"
+    "on disk is in [store-format.md](store-format.md), what a crash can cost in [durability.md](durability.md), the\n"
+    "lines of the log in [log.md](log.md).\n"
+    "\n"
+    "**Unknown is not 0.** A count that the upstream did not report, a time that never came, is `null` in JSON and an\n"
+    "empty cell in CSV; sums leave it out and count it as unknown. Whole numbers are written exactly, beyond what a\n"
+    "double holds.\n"
+    "\n"
+    "| field | unit | meaning |\n"
+    "|---|---|---|\n";
+
+static const char *const ending_texts[LAR_END_COUNT] = {
+    [LAR_END_COMPLETE] = "the answer reached the client whole",
+    [LAR_END_REFUSED] = "larder answered an error itself before any upstream was asked",
+    [LAR_END_UPSTREAM_ERROR] = "the upstream answered 4xx or 5xx, or an error in the answer",
+    [LAR_END_UPSTREAM_FAILED] = "no whole answer: connect, TLS, a time limit, a cut",
+    [LAR_END_CLIENT_GONE] = "the client went away first",
+    [LAR_END_SHUTDOWN] = "larder was stopped",
+};
+
+static const char *const spelling_texts[LAR_SPELLING_COUNT] = {
+    [LAR_SPELLING_DEEPSEEK] = "`prompt_cache_hit_tokens` and `prompt_cache_miss_tokens`",
+    [LAR_SPELLING_OPENAI_CHAT] = "`prompt_tokens_details.cached_tokens`",
+    [LAR_SPELLING_OPENAI_RESPONSES] = "`input_tokens_details.cached_tokens`",
+    [LAR_SPELLING_TOP_CACHED] = "`cached_tokens` of the usage itself (Kimi)",
+    [LAR_SPELLING_ANTHROPIC] = "`cache_read_input_tokens` beside `input_tokens`",
+    [LAR_SPELLING_GEMINI] = "`cachedContentTokenCount`",
+    [LAR_SPELLING_PLAIN] = "prompt and output only: hits are unknown",
+};
+
+lar_error lar_fields_markdown(lar_buf *out) {
+    lar_error e = lar_buf_add_slice(out, LAR_SLICE(page_head));
+    for (unsigned i = 0; !e && i < FIELDS; i++)
+        e = lar_buf_printf(out, "| `%s` | %s | %s |\n", fields[i].name, fields[i].unit, fields[i].meaning);
+    if (!e) e = lar_buf_printf(out, "\n## ending\n\n| value | meaning |\n|---|---|\n");
+    for (int i = 0; !e && i < LAR_END_COUNT; i++)
+        e = lar_buf_printf(out, "| `%s` | %s |\n", lar_ending_name((lar_ending)i), ending_texts[i]);
+    if (!e) e = lar_buf_printf(out, "\n## usage_spelling\n\n| value | hit tokens come from |\n|---|---|\n");
+    for (int i = LAR_SPELLING_NONE + 1; !e && i < LAR_SPELLING_COUNT; i++)
+        e = lar_buf_printf(out, "| `%s` | %s |\n", lar_spelling_name((lar_spelling)i), spelling_texts[i]);
     return e;
 }

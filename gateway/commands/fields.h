@@ -13,5 +13,7 @@ LAR_MUST_USE lar_error lar_fields_csv(lar_buf *out, uint64_t seq, const lar_jour
 LAR_MUST_USE lar_error lar_fields_csv_head(lar_buf *out);
 /* Ids of the rules in a set, parted by `between`; a bit that no rule has is "bit<n>". */
 LAR_MUST_USE lar_error lar_fields_rules(lar_buf *out, uint64_t set, const char *between);
+/* docs/journal.md. */
+LAR_MUST_USE lar_error lar_fields_markdown(lar_buf *out);
 
 #endif

@@ -90,6 +90,13 @@ void lar_present_time(int64_t ms, char out[LAR_TIME_BYTES]) {
     (void)snprintf(out, LAR_TIME_BYTES, "%s.%03dZ", day, (int)rest);
 }
 
+void lar_present_duration(int64_t us, char out[LAR_DURATION_BYTES]) {
+    if (us < 0) (void)snprintf(out, LAR_DURATION_BYTES, "-");
+    else if (us < 9950) (void)snprintf(out, LAR_DURATION_BYTES, "%.1fms", (double)us / 1e3);
+    else if (us < 999500) (void)snprintf(out, LAR_DURATION_BYTES, "%.0fms", (double)us / 1e3);
+    else (void)snprintf(out, LAR_DURATION_BYTES, "%.3fs", (double)us / 1e6);
+}
+
 /* Wide in East Asian fonts, by the main blocks of Unicode's table; combining marks take no column. */
 static uint32_t columns_of(uint32_t c) {
     if ((c >= 0x300 && c <= 0x36f) || (c >= 0xfe00 && c <= 0xfe0f) || (c >= 0x20d0 && c <= 0x20ff)) return 0;

@@ -9,7 +9,7 @@
 #include "base/buf.h"
 #include "base/slice.h"
 
-enum { LAR_SHOWN_BYTES = 512, LAR_TIME_BYTES = 40 };
+enum { LAR_SHOWN_BYTES = 512, LAR_TIME_BYTES = 40, LAR_DURATION_BYTES = 24 };
 
 /* For a terminal: control characters, characters that turn or hide text, and bytes that are not UTF-8 as \x1b,
  * \u202e. An empty name is "-". Always terminated. */
@@ -18,6 +18,8 @@ void lar_present_name(lar_slice name, char out[LAR_SHOWN_BYTES]);
 LAR_MUST_USE lar_error lar_present_json(lar_buf *out, lar_slice text);
 /* 2026-11-29T10:00:00.123Z; a number of milliseconds where no calendar reaches. */
 void lar_present_time(int64_t ms, char out[LAR_TIME_BYTES]);
+/* "1.234s"; under a second "850ms", under ten milliseconds "3.2ms"; "-" for less than 0 (unknown). */
+void lar_present_duration(int64_t us, char out[LAR_DURATION_BYTES]);
 /* Columns that a terminal needs for valid UTF-8. */
 uint32_t lar_present_width(const char *text);
 

@@ -11,14 +11,17 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/digest.h"
+
 static const char common_usage[] =
     "  --store DIR        the store's folder (or LARDER_STORE_DIR)\n"
-    "  --since TIME       only from then on: 30m, 1h, 2d ago, 2026-11-29, 2026-11-29T10:00:00Z\n"
+    "  --since TIME       only from then on: 30m, 1h or 2d (that long ago), 2026-11-29, 2026-11-29T10:00:00Z\n"
     "  --until TIME       only before then\n"
     "  --model PATTERN    exact, or a beginning followed by *\n"
     "  --route PATTERN    likewise\n"
     "  --upstream PATTERN likewise\n"
-    "  --tenant HEX       fingerprint of a credential, as the other commands print it\n"
+    "  --tenant WHO       a tenant's name from the configuration (`keys`), or a fingerprint of 16 hexadecimal\n"
+    "                     digits as stats and export print it\n"
     "  --help             this text\n";
 
 /* -- times -------------------------------------------------------------------------------------------- */
@@ -144,14 +147,24 @@ static int take_pattern(parse *p, lar_slice *out) {
     return -1;
 }
 
+/* 16 digits or a 0x in front are a fingerprint; all else is a name, whose fingerprint is made as a request's is
+ * (gateway/request/route.c). */
 static int take_tenant(parse *p) {
     const char *text = p->value;
-    if (text[0] == '0' && (text[1] == 'x' || text[1] == 'X')) text += 2;
+    bool marked = text[0] == '0' && (text[1] == 'x' || text[1] == 'X');
+    if (marked) text += 2;
     size_t len = strlen(text);
-    if (!len || len > 16 || strspn(text, "0123456789abcdefABCDEF") != len)
-        return refuse(p, "not a fingerprint; up to 16 hexadecimal digits");
-    p->q->filter.tenant = strtoull(text, NULL, 16);
-    return p->q->filter.tenant ? -1 : refuse(p, "0 stands for no credential and cannot be chosen");
+    bool hex = len && len <= 16 && strspn(text, "0123456789abcdefABCDEF") == len;
+    if (marked && !hex) return refuse(p, "not a fingerprint; up to 16 hexadecimal digits");
+    if (marked || (hex && len == 16)) {
+        p->q->filter.tenant = strtoull(text, NULL, 16);
+        return p->q->filter.tenant ? -1 : refuse(p, "0 stands for no credential and cannot be chosen");
+    }
+    if (!len) return refuse(p, "not a tenant; give a name or a fingerprint");
+    lar_digest name = lar_digest_of(lar_slice_cstr(text));
+    p->q->filter.tenant = lar_digest_short(&name);
+    p->q->tenant_name = text;
+    return -1;
 }
 
 static int take_lines(parse *p) {

@@ -20,6 +20,7 @@ typedef struct lar_query {
     int64_t now_ms;            /* given: what "1h" counts back from */
     const char *store;         /* folder; borrowed from argv or the environment */
     lar_journal_filter filter; /* its slices borrow argv */
+    const char *tenant_name;   /* as given, if the tenant was chosen by name; else NULL */
     bool json, follow;
     uint64_t lines;     /* tail: 10 */
     const char *format; /* export: "jsonl" */

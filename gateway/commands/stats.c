@@ -1,7 +1,8 @@
-/* larder stats: hit rates, tokens, first-byte times and money, in all and by model, upstream, turn and ending.
+/* larder stats: hit rates, tokens, first-byte times and money, in all and by model, upstream, tenant, turn, ending.
  * Flow: main.c calls; query.c opens; one scan fills the tallies; printed as tables or as JSON. One thread.
  * Invariants: 1. a rate is over requests whose hits are known, and the number of others stands beside it.
  * 2. Money is over requests with a price and known tokens; a model without a row is "unknown", not free.
+ * 3. What never was a prompt (tally.h) is counted on a line of its own, and is neither a model's nor a turn's.
  * Memory: tallies, bounded (tally.c). Not here: the sums (tally.c), the look of text (present.c). */
 #include <cjson/cJSON.h>
 #include <inttypes.h>
@@ -28,10 +29,10 @@ static const char *const turn_names[TURNS] = {"0", "1", "2", "3-5", "6-10", "11+
 typedef struct stats {
     lar_tally all, turns[TURNS];
     uint64_t endings[LAR_END_COUNT];
-    uint64_t rules[LAR_RULE_COUNT];
+    uint64_t seen[LAR_RULE_COUNT], edited[LAR_RULE_COUNT];
     uint64_t damaged;
     int64_t first_ms, last_ms;
-    lar_groups *models, *upstreams;
+    lar_groups *models, *upstreams, *tenants;
 } stats;
 
 /* -- adding ------------------------------------------------------------------------------------------- */
@@ -40,16 +41,23 @@ static int turn_of(uint32_t turn) { return turn < 3 ? (int)turn : turn <= 5 ? 3 
 
 static bool add_record(void *ctx, uint64_t seq, const lar_journal_record *r) {
     stats *s = ctx;
-    char where[2 * LAR_JREC_NAME_BYTES + 8];
+    char where[2 * LAR_JREC_NAME_BYTES + 8], tenant[20] = "";
     (void)seq;
     const lar_price *price = lar_price_find(lar_slice_cstr(r->model));
     (void)snprintf(where, sizeof where, "%s > %s", r->route[0] ? r->route : "-", r->upstream[0] ? r->upstream : "-");
     lar_tally_add(&s->all, r, price);
-    lar_tally_add(lar_groups_get(s->models, r->model), r, price);
     lar_tally_add(lar_groups_get(s->upstreams, where), r, price);
-    lar_tally_add(&s->turns[turn_of(r->turn)], r, price);
+    if (r->tenant) (void)snprintf(tenant, sizeof tenant, "%016" PRIx64, r->tenant);
+    lar_tally_add(lar_groups_get(s->tenants, tenant), r, price);
+    if (lar_tally_has_prompt(r)) {
+        lar_tally_add(lar_groups_get(s->models, r->model), r, price);
+        lar_tally_add(&s->turns[turn_of(r->turn)], r, price);
+    }
     s->endings[r->ending]++;
-    for (int i = 0; i < LAR_RULE_COUNT; i++) s->rules[i] += r->rules_fired >> i & 1;
+    for (int i = 0; i < LAR_RULE_COUNT; i++) {
+        s->seen[i] += (r->rules_seen | r->rules_fired) >> i & 1;
+        s->edited[i] += r->rules_fired >> i & 1;
+    }
     if (s->all.requests == 1 || r->time_ms < s->first_ms) s->first_ms = r->time_ms;
     if (s->all.requests == 1 || r->time_ms > s->last_ms) s->last_ms = r->time_ms;
     return true;
@@ -62,9 +70,10 @@ static void add_rate(lar_table *t, double rate) {
     else lar_table_cell(t, "%.1f%%", 100 * rate);
 }
 
-static void add_seconds(lar_table *t, int64_t us) {
-    if (us < 0) lar_table_cell(t, "-");
-    else lar_table_cell(t, "%.3f", (double)us / 1e6);
+static void add_duration(lar_table *t, int64_t us) {
+    char text[LAR_DURATION_BYTES];
+    lar_present_duration(us, text);
+    lar_table_cell(t, "%s", text);
 }
 
 static void add_money(lar_table *t, const lar_tally *n, double usd) {
@@ -74,7 +83,7 @@ static void add_money(lar_table *t, const lar_tally *n, double usd) {
 
 static lar_table *table_new(const char *first) {
     static const char *const heads[] = {"requests", "known", "hit rate", "prompt", "hit",    "miss",
-                                        "output",   "p50 s", "p95 s",    "cost $", "saved $"};
+                                        "output",   "p50",   "p95",      "cost $", "saved $"};
     lar_table *t = lar_table_new(1 + sizeof heads / sizeof *heads);
     lar_table_cell(t, "%s", first);
     for (unsigned i = 0; i < sizeof heads / sizeof *heads; i++) lar_table_cell(t, "%s", heads[i]);
@@ -90,8 +99,8 @@ static void add_row(lar_table *t, const char *name, lar_tally *n) {
     lar_table_cell(t, "%" PRIu64, n->hit);
     lar_table_cell(t, "%" PRIu64, n->miss);
     lar_table_cell(t, "%" PRIu64, n->output);
-    add_seconds(t, lar_samples_at(&n->ttft, 0.50));
-    add_seconds(t, lar_samples_at(&n->ttft, 0.95));
+    add_duration(t, lar_samples_at(&n->ttft, 0.50));
+    add_duration(t, lar_samples_at(&n->ttft, 0.95));
     add_money(t, n, n->cost);
     add_money(t, n, n->saved);
 }
@@ -125,16 +134,19 @@ static void print_totals(stats *s) {
     (void)printf("requests  %" PRIu64 ", edited %" PRIu64 "\n", n->requests, n->edited);
     if (rate < 0) (void)printf("hit rate  unknown");
     else (void)printf("hit rate  %.1f%%", 100 * rate);
-    (void)printf(" of %" PRIu64 " requests with known hits; unknown for %" PRIu64 "\n", n->known,
-                 n->requests - n->known);
+    (void)printf(" of %" PRIu64 " requests with known hits; unknown for %" PRIu64 "\n", n->known, lar_tally_unknown(n));
+    if (n->promptless)
+        (void)printf("no prompt %" PRIu64 " requests: refused, or not to a model (lists of models)\n", n->promptless);
     (void)printf("tokens    prompt %" PRIu64 ", hit %" PRIu64 ", miss %" PRIu64 " (written %" PRIu64
                  "), output %" PRIu64 "\n",
                  n->prompt, n->hit, n->miss, n->write, n->output);
     int64_t p50 = lar_samples_at(&n->ttft, 0.50), p95 = lar_samples_at(&n->ttft, 0.95);
-    if (p50 >= 0) (void)printf("first byte  p50 %.3f s, p95 %.3f s\n", (double)p50 / 1e6, (double)p95 / 1e6);
+    lar_present_duration(p50, first);
+    lar_present_duration(p95, last);
+    if (p50 >= 0) (void)printf("first byte  p50 %s, p95 %s\n", first, last);
     if (n->priced) (void)printf("money     cost $%.6f, saved by hits $%.6f", n->cost, n->saved);
     else (void)printf("money     unknown");
-    (void)printf("; without a price or known tokens: %" PRIu64 " requests\n", n->requests - n->priced);
+    (void)printf("; without a price or known tokens: %" PRIu64 " requests\n", n->requests - n->promptless - n->priced);
     if (n->partial || n->odd)
         (void)printf("notes     %" PRIu64 " answers were cut, their usage is partial; %" PRIu64
                      " had contradicting numbers (clamped)\n",
@@ -156,17 +168,28 @@ static void print_endings(const stats *s) {
 
 static void print_rules(const stats *s) {
     bool any = false;
-    lar_table *t = lar_table_new(2);
+    lar_table *t = lar_table_new(3);
     lar_table_cell(t, "rule");
-    lar_table_cell(t, "requests");
+    lar_table_cell(t, "seen");
+    lar_table_cell(t, "edited");
     for (int i = 0; i < LAR_RULE_COUNT; i++) {
-        if (!s->rules[i]) continue;
+        if (!s->seen[i]) continue;
         any = true;
         lar_table_cell(t, "%s %s", lar_rule_id((lar_rule)i), lar_rule_name((lar_rule)i));
-        lar_table_cell(t, "%" PRIu64, s->rules[i]);
+        lar_table_cell(t, "%" PRIu64, s->seen[i]);
+        lar_table_cell(t, "%" PRIu64, s->edited[i]);
     }
     if (any) finish_table(t);
     else lar_table_free(t);
+}
+
+/* One tenant alone is the totals once more, unless it was asked for. */
+static void print_tenants(stats *s, const lar_query *q) {
+    uint32_t count;
+    (void)lar_groups_sorted(s->tenants, &count);
+    if (count < 2 && !q->filter.tenant) return;
+    print_groups(s->tenants, "tenant");
+    if (q->tenant_name) (void)printf("%016" PRIx64 " is '%s'\n", q->filter.tenant, q->tenant_name);
 }
 
 /* Each source once, with the models it was used for left to the tables. */
@@ -190,7 +213,7 @@ static void print_prices(stats *s) {
     free(used);
 }
 
-static void print_people(stats *s) {
+static void print_people(stats *s, const lar_query *q) {
     if (!s->all.requests) {
         (void)printf("no requests match\n");
         if (s->damaged) (void)printf("damaged   %" PRIu64 " records could not be read\n", s->damaged);
@@ -199,6 +222,7 @@ static void print_people(stats *s) {
     print_totals(s);
     print_groups(s->models, "model");
     print_groups(s->upstreams, "route > upstream");
+    print_tenants(s, q);
     lar_table *t = table_new("turn");
     for (int i = 0; i < TURNS; i++) {
         if (s->turns[i].requests) add_row(t, turn_names[i], &s->turns[i]);
@@ -242,7 +266,8 @@ static void json_tally(cJSON *o, lar_tally *n) {
     double rate = lar_tally_rate(n);
     json_u64(o, "requests", n->requests);
     json_u64(o, "known", n->known);
-    json_u64(o, "unknown", n->requests - n->known);
+    json_u64(o, "unknown", lar_tally_unknown(n));
+    json_u64(o, "no_prompt", n->promptless);
     json_fixed(o, "hit_rate", rate, rate >= 0);
     json_u64(o, "prompt_tokens", n->prompt);
     json_u64(o, "hit_tokens", n->hit);
@@ -287,6 +312,16 @@ static void json_groups(cJSON *o, const char *name, lar_groups *g, json_detail d
     }
 }
 
+static void json_rules(cJSON *o, const stats *s) {
+    cJSON *rules = cJSON_AddObjectToObject(o, "rules");
+    for (int i = 0; rules && i < LAR_RULE_COUNT; i++) {
+        cJSON *row = cJSON_AddObjectToObject(rules, lar_rule_id((lar_rule)i));
+        if (!row) return;
+        json_u64(row, "seen", s->seen[i]);
+        json_u64(row, "edited", s->edited[i]);
+    }
+}
+
 static int print_json(stats *s) {
     cJSON *o = cJSON_CreateObject();
     cJSON *all = o ? cJSON_AddObjectToObject(o, "all") : NULL;
@@ -301,6 +336,7 @@ static int print_json(stats *s) {
     if (o) json_u64(o, "damaged", s->damaged);
     if (o) json_groups(o, "models", s->models, JSON_PRICED);
     if (o) json_groups(o, "upstreams", s->upstreams, JSON_PLAIN);
+    if (o) json_groups(o, "tenants", s->tenants, JSON_PLAIN);
     cJSON *turns = o ? cJSON_AddObjectToObject(o, "turns") : NULL;
     for (int i = 0; turns && i < TURNS; i++) {
         cJSON *row = cJSON_AddObjectToObject(turns, turn_names[i]);
@@ -308,8 +344,7 @@ static int print_json(stats *s) {
     }
     cJSON *endings = o ? cJSON_AddObjectToObject(o, "endings") : NULL;
     for (int i = 0; endings && i < LAR_END_COUNT; i++) json_u64(endings, lar_ending_name((lar_ending)i), s->endings[i]);
-    cJSON *rules = o ? cJSON_AddObjectToObject(o, "rules") : NULL;
-    for (int i = 0; rules && i < LAR_RULE_COUNT; i++) json_u64(rules, lar_rule_id((lar_rule)i), s->rules[i]);
+    if (o) json_rules(o, s);
     char *text = o ? cJSON_Print(o) : NULL;
     if (text) (void)printf("%s\n", text);
     else (void)fprintf(stderr, "larder: %s\n", lar_error_text(LAR_NO_MEMORY));
@@ -324,6 +359,7 @@ static void stats_free(stats *s) {
     for (int i = 0; i < TURNS; i++) lar_tally_release(&s->turns[i]);
     lar_groups_free(s->models);
     lar_groups_free(s->upstreams);
+    lar_groups_free(s->tenants);
     free(s);
 }
 
@@ -337,8 +373,9 @@ int lar_command_stats(int argc, char **argv) {
     stats *s = calloc(1, sizeof *s);
     if (s) s->models = lar_groups_new();
     if (s) s->upstreams = lar_groups_new();
-    lar_error e = s && s->models && s->upstreams ? lar_store_scan(store, &q.filter, 0, add_record, s, &s->damaged)
-                                                 : LAR_NO_MEMORY;
+    if (s) s->tenants = lar_groups_new();
+    bool ready = s && s->models && s->upstreams && s->tenants;
+    lar_error e = ready ? lar_store_scan(store, &q.filter, 0, add_record, s, &s->damaged) : LAR_NO_MEMORY;
     lar_store_close(store);
     if (e) {
         (void)fprintf(stderr, "larder: %s\n", lar_error_text(e));
@@ -346,7 +383,7 @@ int lar_command_stats(int argc, char **argv) {
     } else if (q.json) {
         rc = print_json(s);
     } else {
-        print_people(s);
+        print_people(s, &q);
     }
     (void)fflush(stdout);
     stats_free(s);

@@ -19,11 +19,13 @@
 
 enum { POLL_MS = 200, LINES_MAX = 1000000, LINE_BYTES_MAX = 32768 };
 
-static const char usage[] = "usage: larder tail --store DIR [options]\n"
-                            "Prints the last journal records, oldest first.\n"
-                            "  -n, --lines N      how many (10)\n"
-                            "  -f, --follow       go on with those that come\n"
-                            "  --json             one JSON object a line, as larder export has it\n";
+static const char usage[] =
+    "usage: larder tail --store DIR [options]\n"
+    "Prints the last journal records, oldest first: time, route > upstream, model, status, ending, turn,\n"
+    "tokens, hit rate, times, the rules that edited, and seen: those that only found something.\n"
+    "  -n, --lines N      how many (10)\n"
+    "  -f, --follow       go on with those that come\n"
+    "  --json             one JSON object a line, as larder export has it\n";
 
 typedef struct tail {
     const lar_query *q;
@@ -41,17 +43,37 @@ static void number(lar_buf *b, const char *label, int64_t n) {
 }
 
 static void seconds(lar_buf *b, const char *label, int64_t us) {
-    if (us == LAR_TOKENS_UNKNOWN) (void)!lar_buf_printf(b, "  %s -", label);
-    else (void)!lar_buf_printf(b, "  %s %.3fs", label, (double)us / 1e6);
+    char text[LAR_DURATION_BYTES];
+    lar_present_duration(us, text);
+    (void)!lar_buf_printf(b, "  %s %s", label, text);
+}
+
+static void name(lar_buf *b, const char *between, const char text[LAR_JREC_NAME_BYTES]) {
+    char shown[LAR_SHOWN_BYTES];
+    lar_present_name(lar_slice_of(text, strnlen(text, LAR_JREC_NAME_BYTES)), shown);
+    (void)!lar_buf_printf(b, "%s%s", between, shown);
+}
+
+/* "rules LR003  seen:LR001": what edited, and what only found something. */
+static void rules(lar_buf *b, const lar_journal_record *r) {
+    uint64_t only_seen = r->rules_seen & ~r->rules_fired;
+    (void)!lar_buf_printf(b, "  rules ");
+    if (r->rules_fired) (void)!lar_fields_rules(b, r->rules_fired, "+");
+    else (void)!lar_buf_printf(b, "-");
+    if (!only_seen) return;
+    (void)!lar_buf_printf(b, "  seen:");
+    (void)!lar_fields_rules(b, only_seen, "+");
 }
 
 /* The line's buffer is larger than the longest line: additions cannot fail but for memory, and then it is cut. */
 static void people_line(lar_buf *b, const lar_journal_record *r) {
-    char time[LAR_TIME_BYTES], model[LAR_SHOWN_BYTES];
+    char time[LAR_TIME_BYTES];
     const lar_tokens *t = &r->tokens;
     lar_present_time(r->time_ms, time);
-    lar_present_name(lar_slice_of(r->model, strnlen(r->model, sizeof r->model)), model);
-    (void)!lar_buf_printf(b, "%s  %s", time, model);
+    (void)!lar_buf_printf(b, "%s", time);
+    name(b, "  ", r->route);
+    name(b, " > ", r->upstream);
+    name(b, "  ", r->model);
     if (r->status) (void)!lar_buf_printf(b, "  %u", r->status);
     else (void)!lar_buf_printf(b, "  -");
     (void)!lar_buf_printf(b, "  %s", lar_ending_name((lar_ending)r->ending));
@@ -62,12 +84,10 @@ static void people_line(lar_buf *b, const lar_journal_record *r) {
     number(b, "miss", t->miss);
     double sum = t->hit == LAR_TOKENS_UNKNOWN || t->miss == LAR_TOKENS_UNKNOWN ? 0 : (double)t->hit + (double)t->miss;
     if (sum > 0) (void)!lar_buf_printf(b, "  %.1f%%", 100 * (double)t->hit / sum);
-    else (void)!lar_buf_printf(b, "  -%%");
+    else (void)!lar_buf_printf(b, "  -");
     seconds(b, "ttft", r->ttft_us);
     seconds(b, "total", r->total_us);
-    (void)!lar_buf_printf(b, "  rules ");
-    if (r->rules_fired) (void)!lar_fields_rules(b, r->rules_fired, "+");
-    else (void)!lar_buf_printf(b, "-");
+    rules(b, r);
 }
 
 static bool print_record(void *ctx, uint64_t seq, const lar_journal_record *r) {

@@ -23,6 +23,7 @@ int64_t lar_samples_at(lar_samples *s, double part);
 typedef struct lar_tally {
     char name[2 * LAR_JREC_NAME_BYTES + 8];
     uint64_t requests, known;                  /* known: hit and miss tokens were reported */
+    uint64_t promptless;                       /* of the requests: see lar_tally_has_prompt */
     uint64_t prompt, hit, miss, write, output; /* of those known */
     uint64_t partial, odd, edited;
     uint64_t priced; /* requests whose cost could be computed */
@@ -30,6 +31,11 @@ typedef struct lar_tally {
     lar_samples ttft;
 } lar_tally;
 
+/* False for what never was a prompt to the upstream: refused by larder, or without a model (a list of models) and
+ * without reported tokens. Its tokens are not unknown, there are none. */
+bool lar_tally_has_prompt(const lar_journal_record *r);
+/* Requests with a prompt whose hits are not known. */
+uint64_t lar_tally_unknown(const lar_tally *t);
 /* Adds a record; `price` is its model's, or NULL. */
 void lar_tally_add(lar_tally *t, const lar_journal_record *r, const lar_price *price);
 void lar_tally_release(lar_tally *t);

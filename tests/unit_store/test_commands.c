@@ -12,6 +12,7 @@
 #include <cjson/cJSON.h>
 
 #include "base/clock.h"
+#include "base/digest.h"
 #include "gateway/commands/fields.h"
 #include "gateway/commands/present.h"
 #include "gateway/commands/query.h"
@@ -162,7 +163,10 @@ static void stats_add_up(void **state) {
     assert_int_equal(at(at(at(j, "turns"), "3-5"), "requests")->valueint, 3);
     assert_int_equal(at(at(at(j, "turns"), "6-10"), "requests")->valueint, 4);
     assert_int_equal(at(at(j, "endings"), "upstream-failed")->valueint, 1);
-    assert_int_equal(at(at(j, "rules"), "LR001")->valueint, 5);
+    const cJSON *rule = at(at(j, "rules"), "LR001");
+    assert_int_equal(at(rule, "seen")->valueint, 10);
+    assert_int_equal(at(rule, "edited")->valueint, 5);
+    assert_int_equal(cJSON_GetArraySize(at(j, "tenants")), 3);
     assert_int_equal(cJSON_GetArraySize(at(j, "upstreams")), 3);
     cJSON_Delete(j);
     done(&o);
@@ -183,7 +187,9 @@ static void filters_apply(void **state) {
     fixture *f = *state;
     put_records(f, lar_clock_wall_ms());
     assert_int_equal(requests_of(f, ARGS("--store", f->dir, "--json", "--model", "deepseek*")), 8);
-    assert_int_equal(requests_of(f, ARGS("--store", f->dir, "--json", "--tenant=aa")), 5);
+    assert_int_equal(requests_of(f, ARGS("--store", f->dir, "--json", "--tenant=00000000000000aa")), 5);
+    assert_int_equal(requests_of(f, ARGS("--store", f->dir, "--json", "--tenant", "0xbb")), 5);
+    assert_int_equal(requests_of(f, ARGS("--store", f->dir, "--json", "--tenant", "aa")), 0); /* a name */
     assert_int_equal(requests_of(f, ARGS("--store", f->dir, "--json", "--upstream", "own", "--route=chat")), 2);
     assert_int_equal(requests_of(f, ARGS("--store", f->dir, "--json", "--since", "1h")), 11);
     assert_int_equal(requests_of(f, ARGS("--store", f->dir, "--json", "--since=55s")), 1);
@@ -214,6 +220,89 @@ static void tables_are_aligned_and_harmless(void **state) {
     o = run(f, lar_command_stats, ARGS("--store", f->dir, "--model", "nobody"));
     assert_string_equal(o.out, "no requests match\n");
     done(&o);
+}
+
+static void put(fixture *f, lar_journal_record r, const char *route, const char *model) {
+    (void)snprintf(r.route, sizeof r.route, "%s", route);
+    (void)snprintf(r.model, sizeof r.model, "%s", model);
+    (void)snprintf(r.upstream, sizeof r.upstream, "up");
+    lar_store_journal(f->store, &r);
+}
+
+/* Rules that only found something are seen; what never was a prompt is no model, no turn and not unknown. */
+static void what_only_looks_is_shown(void **state) {
+    fixture *f = *state;
+    const int64_t u = LAR_TOKENS_UNKNOWN;
+    lar_digest name = lar_digest_of(lar_slice_cstr("team-a"));
+    lar_journal_record r = {.time_ms = lar_clock_wall_ms(),
+                            .tenant = lar_digest_short(&name),
+                            .status = 200,
+                            .ttft_us = 1500,
+                            .total_us = 1234000,
+                            .rules_seen = 1,
+                            .tokens = {100, 40, 60, u, 5, u}};
+    fixture_open(f);
+    put(f, r, "chat", "m");
+    r.rules_seen = 0;
+    r.ttft_us = u;
+    r.tokens = (lar_tokens){u, u, u, u, u, u};
+    put(f, r, "chat", "silent"); /* a prompt whose hits are unknown */
+    put(f, r, "models", "");
+    r.ending = LAR_END_REFUSED;
+    put(f, r, "chat", "m");
+    fixture_close(f);
+    outcome o = run(f, lar_command_stats, ARGS("--store", f->dir));
+    assert_int_equal(o.rc, 0);
+    assert_non_null(strstr(o.out, "requests  4, edited 0\n"));
+    assert_non_null(strstr(o.out, "hit rate  40.0% of 1 requests with known hits; unknown for 1\n"));
+    assert_non_null(strstr(o.out, "\nno prompt 2 requests"));
+    assert_non_null(strstr(o.out, "p50 1.5ms"));
+    assert_non_null(strstr(o.out, "without a price or known tokens: 2 requests"));
+    assert_non_null(strstr(o.out, "rule                  seen  edited\nLR001 volatile_clock     1       0\n"));
+    assert_null(strstr(o.out, "\ntenant"));
+    assert_null(strstr(o.out, "\n-  "));
+    done(&o);
+    o = run(f, lar_command_stats, ARGS("--store", f->dir, "--tenant", "team-a"));
+    char line[64];
+    (void)snprintf(line, sizeof line, "%016llx is 'team-a'\n", (unsigned long long)lar_digest_short(&name));
+    assert_non_null(strstr(o.out, "\ntenant"));
+    assert_non_null(strstr(o.out, line));
+    done(&o);
+    o = run(f, lar_command_stats, ARGS("--store", f->dir, "--json"));
+    cJSON *j = cJSON_Parse(o.out);
+    assert_non_null(j);
+    assert_int_equal(at(at(j, "all"), "no_prompt")->valueint, 2);
+    assert_int_equal(at(at(j, "all"), "unknown")->valueint, 1);
+    assert_int_equal(cJSON_GetArraySize(at(j, "models")), 2);
+    assert_int_equal(at(at(at(j, "turns"), "0"), "requests")->valueint, 2);
+    assert_int_equal(at(cJSON_GetArrayItem(at(j, "tenants"), 0), "requests")->valueint, 4);
+    cJSON_Delete(j);
+    done(&o);
+}
+
+/* Every column of the export is a row of the page, with a unit. */
+static void the_page_has_every_field(void **state) {
+    (void)state;
+    lar_buf head, page;
+    lar_buf_init(&head, 8192);
+    lar_buf_init(&page, 1 << 16);
+    assert_int_equal(lar_fields_csv_head(&head), LAR_OK);
+    assert_int_equal(lar_buf_add(&head, "", 1), LAR_OK);
+    assert_int_equal(lar_fields_markdown(&page), LAR_OK);
+    assert_int_equal(lar_buf_add(&page, "", 1), LAR_OK);
+    int rows = 0;
+    for (const char *p = head.ptr; *p; rows++) {
+        char row[80];
+        size_t len = strcspn(p, ",");
+        (void)snprintf(row, sizeof row, "\n| `%.*s` | ", (int)len, p);
+        const char *there = strstr(page.ptr, row);
+        if (!there) fail_msg("%s is not on the page", row);
+        assert_true(there && there[strlen(row)] != ' ');
+        p += len + (p[len] == ',');
+    }
+    assert_int_equal(rows, 39);
+    lar_buf_release(&head);
+    lar_buf_release(&page);
 }
 
 static void export_has_every_field(void **state) {
@@ -358,7 +447,9 @@ static void tail_shows_the_last(void **state) {
     assert_non_null(strstr(o.out, "turn 6"));
     assert_non_null(strstr(
         second,
-        "  deepseek-v4-flash  200  complete  turn 7  prompt 1000  hit 900  miss 100  90.0%  ttft 0.800s  total 2.000s  rules -\n"));
+        "Z  chat > deepseek  deepseek-v4-flash  200  complete  turn 7  prompt 1000  hit 900  miss 100  90.0%  ttft 800ms  "
+        "total 2.000s  rules -  seen:LR001\n"));
+    assert_non_null(strstr(o.out, "rules LR001\n"));
     assert_int_equal(strchr(second + 1, '\n')[1], 0);
     done(&o);
     o = run(f, lar_command_tail, ARGS("--store", f->dir, "-n1"));
@@ -367,7 +458,7 @@ static void tail_shows_the_last(void **state) {
     o = run(f, lar_command_tail, ARGS("--store", f->dir, "-n", "1"));
     assert_true(is_clean(o.out));
     assert_non_null(strstr(o.out, "504  upstream-failed (UPSTREAM_TIMEOUT)"));
-    assert_non_null(strstr(o.out, "prompt -  hit -  miss -  -%  ttft -"));
+    assert_non_null(strstr(o.out, "prompt -  hit -  miss -  -  ttft -  total 0.0ms  rules -\n"));
     done(&o);
     o = run(f, lar_command_tail, ARGS("--store", f->dir, "-n", "0"));
     assert_string_equal(o.out, "");
@@ -443,9 +534,11 @@ static void wrong_use_is_said(void **state) {
         {{"--until"}, "needs a value"},
         {{"--modle", "x"}, "unknown option"},
         {{"x"}, "unknown option"},
-        {{"--tenant", "xyz"}, "not a fingerprint"},
-        {{"--tenant", "0"}, "0 stands"},
-        {{"--tenant", "11111111111111111"}, "not a fingerprint"},
+        {{"--tenant", "0xyz"}, "not a fingerprint"},
+        {{"--tenant", "0x0"}, "0 stands"},
+        {{"--tenant", "0000000000000000"}, "0 stands"},
+        {{"--tenant", "0x11111111111111111"}, "not a fingerprint"},
+        {{"--tenant="}, "not a tenant"},
         {{"--model", "a*b"}, "not a pattern"},
         {{"--model="}, "not a pattern"},
         {{"--since", "1h", "--until", "2h"}, "nothing could match"},
@@ -527,6 +620,24 @@ static void times_are_read(void **state) {
     assert_string_equal(text, "-9223372036854775808ms");
 }
 
+static void durations_have_their_unit(void **state) {
+    (void)state;
+    static const struct {
+        int64_t us;
+        const char *text;
+    } rows[] = {{0, "0.0ms"},       {3200, "3.2ms"},       {9949, "9.9ms"},
+                {9950, "10ms"},     {850000, "850ms"},     {999499, "999ms"},
+                {999500, "1.000s"}, {61000000, "61.000s"}, {LAR_TOKENS_UNKNOWN, "-"}};
+    for (unsigned i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char text[LAR_DURATION_BYTES];
+        lar_present_duration(rows[i].us, text);
+        assert_string_equal(text, rows[i].text);
+    }
+    char text[LAR_DURATION_BYTES];
+    lar_present_duration(INT64_MAX, text);
+    assert_true(strlen(text) > 15);
+}
+
 static void names_keep_their_width(void **state) {
     (void)state;
     char shown[LAR_SHOWN_BYTES];
@@ -580,6 +691,8 @@ int main(void) {
         TEST(stats_add_up),
         TEST(filters_apply),
         TEST(tables_are_aligned_and_harmless),
+        TEST(what_only_looks_is_shown),
+        cmocka_unit_test(the_page_has_every_field),
         TEST(export_has_every_field),
         TEST(csv_is_rfc_4180),
         TEST(csv_defuses_names),
@@ -589,6 +702,7 @@ int main(void) {
         TEST(tail_ends_when_nobody_reads),
         TEST(wrong_use_is_said),
         cmocka_unit_test(times_are_read),
+        cmocka_unit_test(durations_have_their_unit),
         cmocka_unit_test(names_keep_their_width),
         cmocka_unit_test(percentiles_and_groups_are_bounded),
     };
