@@ -90,6 +90,7 @@ static int unknown(const char *name) {
 int main(int argc, char **argv) {
     /* `larder tail | head` must end with an error of write, not by a signal half-way through a store transaction. */
     (void)signal(SIGPIPE, SIG_IGN);
+    (void)signal(SIGXFSZ, SIG_IGN); /* a file at its size limit is an error of the write, not the end */
     if (argc < 2) {
         print_help(stderr);
         return LAR_EXIT_USAGE;

@@ -220,10 +220,18 @@ static void on_alloc(uv_handle_t *h, size_t suggested, uv_buf_t *buf) {
                        : uv_buf_init(s->scratch->cipher, sizeof s->scratch->cipher);
 }
 
+/* libuv calls a reset an end where it comes together with the last data: the socket still knows. */
+static bool was_reset(const lar_stream *s) {
+    uv_os_fd_t fd;
+    char byte;
+    if (uv_fileno((const uv_handle_t *)&s->tcp, &fd) != 0) return true;
+    return recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0 && errno != EAGAIN && errno != EINTR;
+}
+
 static void on_read(uv_stream_t *h, ssize_t n, const uv_buf_t *buf) {
     lar_stream *s = h->data;
     if (n == 0 || s->closing) return;
-    if (n == UV_EOF) {
+    if (n == UV_EOF && !was_reset(s)) {
         finish_eof(s);
         return;
     }

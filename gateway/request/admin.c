@@ -33,8 +33,9 @@ typedef struct admin_conn {
 } admin_conn;
 
 struct lar_admin {
-    uv_tcp_t listener;
+    uv_tcp_t listener, turned_away;
     lar_gateway *gateway;
+    bool turn_away_busy, turn_away_again;
     admin_conn *conns;
     uint32_t handles;    /* listener and connections not freed yet */
     uint32_t conn_count; /* that are not closing */
@@ -148,11 +149,39 @@ static void make_room(lar_admin *a) {
     if (victim) close_conn(victim);
 }
 
+static void turn_away(lar_admin *a);
+
+static void on_turned_away(uv_handle_t *h) {
+    lar_admin *a = h->data;
+    bool again = a->turn_away_again;
+    a->turn_away_busy = a->turn_away_again = false;
+    if (again && !uv_is_closing((uv_handle_t *)&a->listener)) turn_away(a);
+    release(a);
+}
+
+/* Out of memory: the connection must be taken all the same, or libuv announces no other. */
+static void turn_away(lar_admin *a) {
+    if (a->turn_away_busy) {
+        a->turn_away_again = true;
+        return;
+    }
+    LAR_ASSERT(uv_tcp_init(a->listener.loop, &a->turned_away) == 0);
+    a->turned_away.data = a;
+    a->turn_away_busy = true;
+    a->handles++;
+    (void)uv_accept((uv_stream_t *)&a->listener, (uv_stream_t *)&a->turned_away);
+    uv_close((uv_handle_t *)&a->turned_away, on_turned_away);
+}
+
 static void on_connection(uv_stream_t *s, int status) {
     static const lar_http1_limits limits = {.head_bytes_max = 16384, .fields_max = 64, .body_bytes_max = 0};
     lar_admin *a = s->data;
-    admin_conn *c = status < 0 ? NULL : calloc(1, sizeof *c);
-    if (!c) return;
+    if (status < 0) return;
+    admin_conn *c = calloc(1, sizeof *c);
+    if (!c) {
+        turn_away(a);
+        return;
+    }
     c->admin = a;
     c->parser = lar_http1_new(LAR_HTTP1_REQUEST, &limits);
     lar_buf_init(&c->out, 2 << 20);

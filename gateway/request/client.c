@@ -386,14 +386,30 @@ static lar_client *client_new(lar_loop *l) {
     return c;
 }
 
-/* Over the limit, or out of memory: the connection is taken and closed, so that the backlog does not fill up. */
+static void turn_away(lar_loop *l, uv_stream_t *listener);
+
+static void on_turned_away(uv_handle_t *h) {
+    lar_turn_away *t = (lar_turn_away *)h;
+    bool again = t->again;
+    t->busy = t->again = false;
+    if (again && !uv_is_closing((uv_handle_t *)t->listener)) turn_away(h->data, t->listener);
+}
+
+/* Over the limit, or out of memory: the connection is taken and closed, so that the backlog does not fill up. The
+ * handle is there from the start: libuv accepts nothing more until the connection that it announced is taken. */
 static void turn_away(lar_loop *l, uv_stream_t *listener) {
-    uv_tcp_t *t = malloc(sizeof *t);
+    lar_turn_away *t = &l->turn_away[(uv_tcp_t *)listener - l->listeners];
+    if (t->busy) {
+        t->again = true;
+        return;
+    }
     lar_metrics_add(l->gateway->metrics, LAR_METRIC_CLIENT_CONNECTIONS_REFUSED_TOTAL, 1);
-    if (!t) return;
-    LAR_ASSERT(uv_tcp_init(&l->uv, t) == 0);
-    (void)uv_accept(listener, (uv_stream_t *)t);
-    uv_close((uv_handle_t *)t, (uv_close_cb)free);
+    LAR_ASSERT(uv_tcp_init(&l->uv, &t->tcp) == 0);
+    t->tcp.data = l;
+    t->listener = listener;
+    t->busy = true;
+    (void)uv_accept(listener, (uv_stream_t *)&t->tcp);
+    uv_close((uv_handle_t *)&t->tcp, on_turned_away);
 }
 
 void lar_client_accept(lar_loop *l, uv_stream_t *listener) {

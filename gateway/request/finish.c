@@ -187,7 +187,8 @@ static void fail_in_stream(lar_exchange *x, lar_error e, const char *detail) {
     lar_buf *b = &x->held;
     b->len = 0; /* half an event is worth nothing */
     lar_ending how = ending_of(e);
-    if (x->relay == RELAY_SSE && lar_reply_error_event(b, x->view.protocol, e, detail) == LAR_OK) {
+    bool told = x->relay == RELAY_SSE && lar_reply_error_event(b, x->view.protocol, e, detail) == LAR_OK;
+    if (told) {
         char size_line[24];
         int n = snprintf(size_line, sizeof size_line, "%zx\r\n", b->len);
         struct iovec iov[3] = {{size_line, (size_t)n}, {b->ptr, b->len}, {(void *)(uintptr_t) "\r\n", 2}};
@@ -198,7 +199,8 @@ static void fail_in_stream(lar_exchange *x, lar_error e, const char *detail) {
         }
         x->record.response_bytes += b->len;
     }
-    lar_exchange_finish(x, how, CLIENT_CLOSE);
+    /* where the answer ends with the connection only a reset says that it is cut */
+    lar_exchange_finish(x, how, x->client_is_10 && !told ? CLIENT_ABORT : CLIENT_CLOSE);
 }
 
 void lar_exchange_fail(lar_exchange *x, lar_error e, const char *detail) {

@@ -63,6 +63,13 @@ typedef struct lar_gateway {
     lar_digest process_salt; /* keys scopes that have no credential */
 } lar_gateway;
 
+/* What takes a listener's connections that there is no memory or room for, one at a time. */
+typedef struct lar_turn_away {
+    uv_tcp_t tcp; /* first: the close callback gets it */
+    uv_stream_t *listener;
+    bool busy, again;
+} lar_turn_away;
+
 enum { LAR_SPARE_EXCHANGES_MAX = 256 };
 
 /* One thread's loop and all that lives on it. */
@@ -74,6 +81,7 @@ typedef struct lar_loop {
     uv_async_t stop, reload;
     uv_timer_t stop_timer;
     uv_tcp_t *listeners;
+    lar_turn_away *turn_away; /* one a listener */
     uint32_t listener_count;
     lar_stream_scratch *scratch;
     lar_pool_set *set;      /* of the generation in force on this loop */

@@ -179,7 +179,8 @@ static void on_connection(uv_stream_t *listener, int status) {
 static lar_error make_listeners(lar_loop *l, const uint16_t *ports, lar_diag *d) {
     const lar_config *c = l->gateway->boot;
     l->listeners = calloc(c->listen_count, sizeof *l->listeners);
-    if (!l->listeners) return lar_fail(LAR_NO_MEMORY, d, "listeners");
+    l->turn_away = calloc(c->listen_count, sizeof *l->turn_away);
+    if (!l->listeners || !l->turn_away) return lar_fail(LAR_NO_MEMORY, d, "listeners");
     for (uint32_t i = 0; i < c->listen_count; i++) {
         uint16_t port = ports ? ports[i] : c->listens[i].port;
         l->listener_count = i + 1;
@@ -244,6 +245,7 @@ void lar_loop_release(lar_loop *l) {
     sweep_sets(l);
     LAR_ASSERT(!l->old_sets && uv_loop_close(&l->uv) == 0);
     free(l->listeners);
+    free(l->turn_away);
     free(l->scratch);
     lar_norm_cache_free(l->norm_cache);
     lar_json_release(&l->json);

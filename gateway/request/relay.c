@@ -150,7 +150,8 @@ void lar_exchange_on_head(lar_exchange *x) {
     if (!e && x->relay != RELAY_HOLD)
         e = end_head(x, h->has_length && h->status != 204 && x->relay == RELAY_RAW ? (int64_t)h->length : -1);
     if (e) {
-        lar_exchange_fail(x, LAR_UPSTREAM_PROTOCOL, "its head is too large to pass on");
+        if (e == LAR_LIMIT) lar_exchange_fail(x, LAR_UPSTREAM_PROTOCOL, "its head is too large to pass on");
+        else lar_exchange_fail(x, e, "");
         return;
     }
     if (x->relay == RELAY_RAW && h->has_body) {

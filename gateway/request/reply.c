@@ -37,23 +37,28 @@ static void message_of(lar_error e, const char *detail, char *out, size_t cap) {
     else (void)snprintf(out, cap, "%s", lar_error_text(e));
 }
 
+/* Both halves: an object that lacks a member for want of memory says less than none. */
+static cJSON *whole_or_none(cJSON *root, bool whole) {
+    if (whole) return root;
+    cJSON_Delete(root);
+    return NULL;
+}
+
 static cJSON *error_object(bool anthropic, lar_error e, const char *detail) {
     char message[LAR_DIAG_BYTES + 128], code[64];
     message_of(e, detail, message, sizeof message);
     lower(lar_error_name(e), code, sizeof code);
     cJSON *root = cJSON_CreateObject();
-    if (anthropic) (void)cJSON_AddStringToObject(root, "type", "error");
+    bool whole = !anthropic || cJSON_AddStringToObject(root, "type", "error");
     cJSON *error = cJSON_AddObjectToObject(root, "error");
     if (anthropic) {
-        (void)cJSON_AddStringToObject(error, "type", anthropic_type(e));
-        (void)cJSON_AddStringToObject(error, "message", message);
-        return root;
+        whole = whole && cJSON_AddStringToObject(error, "type", anthropic_type(e));
+        return whole_or_none(root, whole && cJSON_AddStringToObject(error, "message", message));
     }
-    (void)cJSON_AddStringToObject(error, "message", message);
-    (void)cJSON_AddStringToObject(error, "type", openai_type(e));
-    (void)cJSON_AddNullToObject(error, "param");
-    (void)cJSON_AddStringToObject(error, "code", code);
-    return root;
+    whole =
+        cJSON_AddStringToObject(error, "message", message) && cJSON_AddStringToObject(error, "type", openai_type(e));
+    whole = whole && cJSON_AddNullToObject(error, "param");
+    return whole_or_none(root, whole && cJSON_AddStringToObject(error, "code", code));
 }
 
 static lar_error print(lar_buf *out, cJSON *root) {
@@ -78,10 +83,9 @@ lar_error lar_reply_error_event(lar_buf *out, lar_protocol p, lar_error e, const
         message_of(e, detail, message, sizeof message);
         lower(lar_error_name(e), code, sizeof code);
         root = cJSON_CreateObject();
-        (void)cJSON_AddStringToObject(root, "type", "error");
-        (void)cJSON_AddStringToObject(root, "code", code);
-        (void)cJSON_AddStringToObject(root, "message", message);
-        (void)cJSON_AddNullToObject(root, "param");
+        bool whole = cJSON_AddStringToObject(root, "type", "error") && cJSON_AddStringToObject(root, "code", code);
+        whole = whole && cJSON_AddStringToObject(root, "message", message);
+        root = whole_or_none(root, whole && cJSON_AddNullToObject(root, "param"));
     } else {
         root = error_object(anthropic, e, detail);
     }

@@ -35,6 +35,7 @@ typedef struct serve {
     lar_admin *admin;
     lar_loop *loops;
     uint32_t loops_open, loops_running;
+    uv_work_t join;
     int stop_signals;
 } serve;
 
@@ -118,7 +119,6 @@ static void close_main_handles(serve *s) {
 static void on_joined(uv_work_t *w, int status) {
     (void)status;
     serve *s = w->data;
-    free(w);
     close_main_handles(s);
 }
 
@@ -131,10 +131,8 @@ static void on_stop_signal(uv_signal_t *h, int signum) {
     atomic_store(&s->g.stopping, true);
     for (uint32_t i = 0; i < s->loops_open; i++) lar_loop_stop(&s->loops[i]);
     if (s->stop_signals++) return;
-    uv_work_t *w = malloc(sizeof *w);
-    LAR_ASSERT(w);
-    w->data = s;
-    LAR_ASSERT(uv_queue_work(&s->main, w, join_work, on_joined) == 0);
+    s->join.data = s;
+    LAR_ASSERT(uv_queue_work(&s->main, &s->join, join_work, on_joined) == 0);
 }
 
 static void name_restart_options(serve *s, const lar_config *next) {
