@@ -180,8 +180,8 @@ static const char page_head[] =
     "lines of the log in [log.md](log.md).\n"
     "\n"
     "**Unknown is not 0.** A count that the upstream did not report, a time that never came, is `null` in JSON and an\n"
-    "empty cell in CSV; sums leave it out and count it as unknown. Whole numbers are written exactly, beyond what a\n"
-    "double holds.\n"
+    "empty cell in CSV; sums leave it out and count it as unknown. A name that is not there is the empty string. Whole\n"
+    "numbers are written exactly, beyond what a double holds.\n"
     "\n"
     "| field | unit | meaning |\n"
     "|---|---|---|\n";

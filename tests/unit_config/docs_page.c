@@ -1,9 +1,11 @@
-/* Prints, writes or compares a page that is generated from a table: the options, the errors, the metrics.
+/* Prints, writes or compares a page that is generated from a table: the options, the errors, the metrics, the journal's
+ * fields.
  * Run by the tests fresh_<page> and by the target `docs`; blocks on files; one thread. */
 #include <ctype.h>
 #include <stdio.h>
 
 #include "base/metrics.h"
+#include "gateway/commands/fields.h"
 #include "gateway/config/config.h"
 
 enum { PAGE_BYTES_MAX = 1 << 20 };
@@ -82,7 +84,8 @@ int main(int argc, char **argv) {
     } pages[] = {{"config", lar_config_markdown},
                  {"sample", lar_config_sample},
                  {"errors", errors_page},
-                 {"metrics", metrics_page}};
+                 {"metrics", metrics_page},
+                 {"journal", lar_fields_markdown}};
     lar_buf text;
     lar_buf_init(&text, PAGE_BYTES_MAX);
     int code = 2;
@@ -93,7 +96,7 @@ int main(int argc, char **argv) {
         else code = put(&text, argc == 4 ? argv[3] : NULL);
     }
     if (code == 2)
-        (void)fprintf(stderr, "usage: docs_page config|sample|errors|metrics [--write FILE | --compare FILE]\n");
+        (void)fprintf(stderr, "usage: docs_page config|sample|errors|metrics|journal [--write FILE | --compare FILE]\n");
     lar_buf_release(&text);
     return code;
 }
