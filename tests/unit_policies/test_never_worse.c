@@ -4,7 +4,8 @@
  * Random conversations run interleaved: several prompts, tools, turns, tool rounds, regenerated answers, edited
  * messages, conversations that begin alike. Their traffic is broken at random: clocks that tick, stand still for
  * a while or are constant per conversation; tools in any order; line ends, BOM, blanks; billing nonces.
- * Each request is rendered as a model reads it, system first and tools first, and compared with all before.
+ * Each request is rendered as a model reads it, system first and tools first, and compared with all before. Where the
+ * last tool carries cache_control, which no model reads, the last tool that is sent must carry it.
  * What is shared is counted without blanks and BOMs, so that CR LF sent as LF is no loss, and up to 4 bytes by which
  * a pointer may be shorter than the clock it stands for. Stated exceptions: the request in which the clock of a prompt
  * with its tools moves for the first time, and conversations that began before that; a billing line's name, dropped
@@ -40,7 +41,7 @@ typedef enum tick { TICK_NONE, TICK_ALWAYS, TICK_SLOW, TICK_CONVERSATION } tick;
 typedef struct breakage {
     tick clock;
     uint32_t clock_place, clock_form; /* front, middle, end; see print_clock */
-    bool tools, lines, user_blanks, billing;
+    bool tools, lines, user_blanks, billing, marker;
 } breakage;
 
 typedef struct message {
@@ -108,7 +109,10 @@ static void print_form(lar_buf *out, lar_slice text, bool breaks, rng *r) {
     if (breaks) add(out, tails[pick(r, 6)]);
 }
 
-static void print_tools(lar_buf *out, uint32_t set, bool shuffle, rng *r) {
+#define MARKER ",\"cache_control\":{\"type\":\"ephemeral\"}"
+
+static void print_tools(lar_buf *out, uint32_t set, const breakage *brk, rng *r) {
+    bool shuffle = brk->tools;
     uint32_t n = 2 + set * 2, order[16];
     for (uint32_t i = 0; i < n; i++) order[i] = i;
     for (uint32_t i = n; shuffle && i-- > 1;) {
@@ -121,8 +125,8 @@ static void print_tools(lar_buf *out, uint32_t set, bool shuffle, rng *r) {
         assert_int_equal(
             lar_buf_printf(
                 out,
-                "%s{\"type\":\"function\",\"function\":{\"name\":\"tool_%u_%u\",\"description\":\"Does thing %u\"}}",
-                i ? ", " : "", set, order[i], order[i]),
+                "%s{\"type\":\"function\",\"function\":{\"name\":\"tool_%u_%u\",\"description\":\"Does thing %u\"}%s}",
+                i ? ", " : "", set, order[i], order[i], brk->marker && i + 1 == n ? MARKER : ""),
             LAR_OK);
     }
     add(out, "]");
@@ -173,9 +177,25 @@ static void print_body(lar_buf *out, const conversation *c, const breakage *k, u
     add(out, "\"}");
     for (uint32_t i = 0; i < c->count; i++) print_one(out, c, i, k, r);
     add(out, "],");
-    print_tools(out, c->tools, k->tools, r);
+    print_tools(out, c->tools, k, r);
     add(out, ",\"temperature\":0.30}");
     lar_buf_release(&text);
+}
+
+/* The tools as a model reads them: the marker, always at the end, is none of it. */
+static lar_buf read_tools(lar_slice tools) {
+    lar_buf out;
+    lar_buf_init(&out, 1u << 20);
+    assert_int_equal(lar_buf_add_slice(&out, tools), LAR_OK);
+    assert_int_equal(lar_buf_add(&out, "", 1), LAR_OK);
+    out.len--;
+    char *at = strstr(out.ptr, MARKER);
+    if (!at) return out;
+    size_t n = sizeof MARKER - 1;
+    assert_string_equal(at + n, "}]");
+    memmove(at, at + n, strlen(at + n) + 1);
+    out.len -= n;
+    return out;
 }
 
 /* What the model reads; tools in front of the system text or behind it. */
@@ -185,7 +205,8 @@ static void render(lar_slice body, bool tools_first, lar_buf *out) {
     lar_json_limits limits = LAR_JSON_LIMITS_DEFAULT;
     lar_json_init(&j);
     assert_int_equal(lar_json_parse(&j, body, &limits, &d), LAR_OK);
-    lar_slice tools = lar_json_raw(&j, lar_json_get(&j, 0, "tools"));
+    lar_buf plain = read_tools(lar_json_raw(&j, lar_json_get(&j, 0, "tools")));
+    lar_slice tools = lar_buf_slice(&plain);
     if (tools_first) assert_int_equal(lar_buf_add_slice(out, tools), LAR_OK);
     uint32_t messages = lar_json_get(&j, 0, "messages");
     bool head = true;
@@ -198,6 +219,7 @@ static void render(lar_slice body, bool tools_first, lar_buf *out) {
         if (head && !tools_first) assert_int_equal(lar_buf_add_slice(out, tools), LAR_OK);
         head = false;
     }
+    lar_buf_release(&plain);
     lar_json_release(&j);
 }
 
@@ -262,7 +284,8 @@ static void one_run(uint64_t seed, uint64_t *raw_sum, uint64_t *via_sum) {
                   .tools = pick(&r, 2),
                   .lines = pick(&r, 2),
                   .user_blanks = pick(&r, 2),
-                  .billing = pick(&r, 3) == 0};
+                  .billing = pick(&r, 3) == 0,
+                  .marker = seed % 3 == 0};
     harness h;
     harness_init(&h);
     history *raw = calloc(1, sizeof *raw), *via = calloc(1, sizeof *via);
