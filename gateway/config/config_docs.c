@@ -191,12 +191,30 @@ static const char markdown_tail[] =
     "\n"
     "A map of model names: what clients write, and what goes upstream. `aliases: {fast: deepseek-chat}`\n";
 
+/* What a profile decides. */
+static lar_error markdown_profiles(lar_buf *out) {
+    static const char *const counts[] = {[LAR_USAGE_BY_SPELLING] = "by the spelling of the answer's usage",
+                                         [LAR_USAGE_INCLUDED] = "inside the prompt tokens",
+                                         [LAR_USAGE_BESIDE] = "beside the prompt tokens"};
+    TRY(lar_buf_printf(
+        out, "\n`profile: auto` knows `api.deepseek.com`, `api.openai.com` and `api.anthropic.com`; all else is "
+             "generic.\n\n| profile | larder's key goes in | cached tokens are counted | "
+             "`inject_usage: auto` |\n|---|---|---|---|\n"));
+    for (int i = 0; i < LAR_PROFILE_COUNT; i++) {
+        const lar_profile_row *p = lar_profile_get((lar_profile)i);
+        TRY(lar_buf_printf(out, "| `%s` | `%s` | %s | %s |\n", p->name, p->auth_field, counts[p->usage_rule],
+                           p->inject_usage ? "on" : "off"));
+    }
+    return LAR_OK;
+}
+
 lar_error lar_config_markdown(lar_buf *out) {
     const lar_option_table *t = lar_option_scalars();
     TRY(lar_buf_add_slice(out, LAR_SLICE(markdown_head)));
     for (uint32_t i = 0; i < t->count; i++) TRY(markdown_row(out, &t->rows[i], true));
     TRY(lar_buf_add_slice(out, LAR_SLICE(markdown_lists)));
     TRY(markdown_list(out, "upstreams", upstream_text, lar_option_upstream()));
+    TRY(markdown_profiles(out));
     TRY(markdown_list(out, "routes", route_text, lar_option_route()));
     TRY(markdown_list(out, "keys", key_text, lar_option_key()));
     return lar_buf_add_slice(out, LAR_SLICE(markdown_tail));

@@ -123,7 +123,7 @@ static lar_error unknown_option(lar_loader *l, const char *origin, lar_slice nam
     }
     const lar_given_row *given = find_given(name); /* a short name is a flag's only */
     if (given && given->short_for) n.best = lar_slice_cstr(given->short_for);
-    if (!n.best.ptr) return lar_loader_fail_from(l, origin, "no such option; `larder config docs --help` lists them");
+    if (!n.best.ptr) return lar_loader_fail_from(l, origin, "no such option; `larder serve --help` lists them");
     char best[64 + 1];
     for (size_t i = 0; i < n.best.len; i++) {
         char c = n.best.ptr[i];

@@ -69,15 +69,19 @@ static void as_written(lar_slice path, lar_slice section, char *out, size_t cap)
     else (void)snprintf(out, cap, "%.*s", (int)name.len, name.ptr ? name.ptr : "");
 }
 
+static lar_error secret_here(lar_loader *l, const lar_map_reader *r, const lar_yaml_node *key, const char *what) {
+    const char *why = "secrets are not written into this file; use key_env or key_file";
+    if (r->table == lar_option_key()) why = "secrets are not written into this file; use env, file or sha256";
+    else if (!*what && lar_slice_eq_cstr(key->text, "key"))
+        why = "unknown name 'key'; did you mean 'keys'? (client keys; an upstream's is its key_env or key_file)";
+    return lar_loader_fail_at(l, key, what, why);
+}
+
 static lar_error unknown(lar_loader *l, const lar_map_reader *r, lar_slice section, const lar_yaml_node *key) {
     lar_slice where =
         lar_arena_printf(&l->scratch, "%s%s%.*s", r->what, *r->what && section.len ? "." : "", LAR_FMT(section));
     const char *what = where.ptr ? where.ptr : "";
-    if (is_secret_name(key->text))
-        return lar_loader_fail_at(l, key, what,
-                                  r->table == lar_option_key()
-                                      ? "secrets are not written into this file; use env, file or sha256"
-                                      : "secrets are not written into this file; use key_env or key_file");
+    if (is_secret_name(key->text)) return secret_here(l, r, key, what);
     lar_nearest n;
     lar_nearest_init(&n, key->text);
     offer_level(r, section, &n);

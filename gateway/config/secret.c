@@ -1,7 +1,7 @@
 /* Reading of credentials and of small files.
  * Called by the configuration loader, before the loops start or on a reload; blocks on the disk.
- * Invariants: 1. no byte of a credential, and neither the variable nor the path that was meant to name it, gets into a
- * message. 2. only regular files are read: a FIFO or a device is refused before a byte is taken from it. 3. what is
+ * Invariants: 1. no byte of a credential, nor the path that was meant to name it, gets into a message; a variable's
+ * name only if it is unlike any key (a key may stand there by mistake). 2. only regular files are read: a FIFO or a device is refused before a byte is taken from it. 3. what is
  * read is bounded, whatever size the file claims (files of /proc claim 0). */
 #include "gateway/config/secret.h"
 
@@ -65,6 +65,12 @@ static lar_error take(lar_slice text, const char *what, lar_arena *arena, lar_sl
     return out->ptr ? LAR_OK : lar_fail(LAR_NO_MEMORY, d, "out of memory");
 }
 
+/* DEEPSEEK_API_KEY, TOKEN: capitals with '_' between words, or without any digit. No provider's keys look so. */
+static bool may_be_shown(const char *name) {
+    size_t len = strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_");
+    return !name[len] && len <= 64 && (strchr(name, '_') || !strpbrk(name, "0123456789"));
+}
+
 lar_error lar_secret_from_env(const char *name, lar_arena *arena, lar_slice *out, lar_diag *d) {
     for (const char *p = name; *p; p++) {
         bool letter = (*p >= 'A' && *p <= 'Z') || (*p >= 'a' && *p <= 'z') || *p == '_';
@@ -74,8 +80,8 @@ lar_error lar_secret_from_env(const char *name, lar_arena *arena, lar_slice *out
     }
     const char *value = getenv(name);
     if (!value)
-        return lar_fail(LAR_INVALID, d,
-                        "the environment variable named here is not set; export it before larder starts");
+        return lar_fail(LAR_INVALID, d, "the environment variable %s is not set; export it before larder starts",
+                        may_be_shown(name) ? name : "named here");
     return take(lar_slice_cstr(value), "environment variable", arena, out, d);
 }
 

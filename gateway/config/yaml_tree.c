@@ -10,6 +10,7 @@
 
 typedef struct builder {
     const char *file;
+    lar_slice text;
     lar_arena *arena;
     lar_diag *d;
     lar_yaml_node *root;
@@ -108,16 +109,35 @@ static lar_error take(builder *b, const yaml_event_t *ev) {
     }
 }
 
+/* Does a tab stand at the mark, or among the blanks that begin its line? libyaml speaks of tokens and violations then. */
+static bool is_tab(lar_slice text, const yaml_mark_t *at) {
+    const char *line = text.ptr, *end = text.ptr + text.len;
+    for (size_t n = at->line; line && n > 0; n--) {
+        line = memchr(line, '\n', (size_t)(end - line));
+        line = line ? line + 1 : NULL;
+    }
+    if (!line) return false;
+    size_t column = 0;
+    bool indent = true;
+    for (; line < end && *line != '\n' && column <= at->column; line++) {
+        if (*line == '\t' && (indent || column == at->column)) return true;
+        indent = indent && *line == ' ';
+        column += ((unsigned char)*line & 0xc0) != 0x80;
+    }
+    return false;
+}
+
 static lar_error syntax(builder *b, const yaml_parser_t *p) {
     if (p->error == YAML_MEMORY_ERROR) return lar_fail(LAR_NO_MEMORY, b->d, "%s: out of memory", b->file);
     const char *what = p->problem ? p->problem : "not valid YAML";
     if (p->error == YAML_READER_ERROR)
         return lar_fail(LAR_CONFIG, b->d, "%s: byte %zu: %s", b->file, p->problem_offset + 1, what);
-    return fail(b, &p->problem_mark, what);
+    bool tab = p->error == YAML_SCANNER_ERROR && is_tab(b->text, &p->problem_mark);
+    return fail(b, &p->problem_mark, tab ? "a tab cannot indent YAML; use blanks" : what);
 }
 
 lar_error lar_yaml_parse(lar_slice text, const char *file, lar_arena *arena, const lar_yaml_node **root, lar_diag *d) {
-    builder b = {.file = file, .arena = arena, .d = d};
+    builder b = {.file = file, .text = text, .arena = arena, .d = d};
     *root = NULL;
     if (text.len > LAR_YAML_BYTES_MAX)
         return lar_fail(LAR_CONFIG, d, "%s: larger than %u bytes", file, LAR_YAML_BYTES_MAX);

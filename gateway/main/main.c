@@ -9,10 +9,14 @@
 #include "gateway/config/nearest.h"
 #include "gateway/main/config_command.h"
 #include "gateway/request/serve.h"
+#include "policies/canon.h"
+
+typedef enum help_by { HELP_BY_TABLE, HELP_BY_COMMAND } help_by;
 
 typedef struct command {
     const char *name, *arguments, *help;
     int (*run)(int argc, char **argv);
+    help_by help_by; /* who answers --help */
 } command;
 
 static int serve(int argc, char **argv) {
@@ -34,12 +38,42 @@ static int stats(int argc, char **argv) { return lar_command_stats(argc - 1, arg
 static int tail(int argc, char **argv) { return lar_command_tail(argc - 1, argv + 1); }
 static int export(int argc, char **argv) { return lar_command_export(argc - 1, argv + 1); }
 
-static int rules(int argc, char **argv) {
-    (void)argv;
-    if (argc > 1) return (void)fprintf(stderr, "larder: `larder rules` takes no arguments\n"), LAR_EXIT_USAGE;
-#define LAR_RULE(id, name, on, text) (void)printf("%-6s  %-16s  %-3s  %s\n", #id, #name, #on, text);
+typedef enum rule_default { OFF, ON } rule_default;
+
+static const rule_default rule_defaults[LAR_RULE_COUNT] = {
+#define LAR_RULE(id, name, on, text) on,
 #include "policies/rules.def"
 #undef LAR_RULE
+};
+
+static int one_rule(const char *name) {
+    lar_rule r = lar_rule_find(lar_slice_cstr(name));
+    if (r == LAR_RULE_COUNT) {
+        lar_nearest n;
+        lar_nearest_init(&n, lar_slice_cstr(name));
+        for (int i = 0; i < LAR_RULE_COUNT; i++) {
+            lar_nearest_offer(&n, lar_slice_cstr(lar_rule_id((lar_rule)i)));
+            lar_nearest_offer(&n, lar_slice_cstr(lar_rule_name((lar_rule)i)));
+        }
+        if (n.best.ptr)
+            (void)fprintf(stderr, "larder: no rule '%.100s'; did you mean '%.*s'?\n", name, LAR_FMT(n.best));
+        else (void)fprintf(stderr, "larder: no rule '%.100s'; `larder rules` lists them\n", name);
+        return LAR_EXIT_USAGE;
+    }
+    const char *id = lar_rule_id(r);
+    bool on = rule_defaults[r] == ON;
+    (void)printf("%s %s, %s by default (canon: {%s: [%s]} turns it %s)\n%s.\n", id, lar_rule_name(r), on ? "on" : "off",
+                 on ? "rules_off" : "rules_on", id, on ? "off" : "on", lar_rule_text(r));
+    (void)printf("What it finds, before and after, and why it is safe: docs/rules/%s.md\n", id);
+    return LAR_EXIT_OK;
+}
+
+static int rules(int argc, char **argv) {
+    if (argc > 2) return (void)fprintf(stderr, "usage: larder rules [RULE]\n"), LAR_EXIT_USAGE;
+    if (argc == 2) return one_rule(argv[1]);
+    for (int i = 0; i < LAR_RULE_COUNT; i++)
+        (void)printf("%-6s  %-16s  %-3s  %s\n", lar_rule_id((lar_rule)i), lar_rule_name((lar_rule)i),
+                     rule_defaults[i] == ON ? "ON" : "OFF", lar_rule_text((lar_rule)i));
     return LAR_EXIT_OK;
 }
 
@@ -52,15 +86,16 @@ static int version(int argc, char **argv) {
 static int help(int argc, char **argv);
 
 static const command commands[] = {
-    {"serve", "-c FILE | --upstream URL [options]", "run the gateway; --help lists the options", serve},
-    {"check", "-c FILE", "say whether a configuration is valid", lar_command_check},
-    {"config", "check | docs", "the same, and the generated reference pages", lar_command_config},
-    {"stats", "[options]", "hit rates and tokens from the journal", stats},
-    {"tail", "[options]", "the journal's last records; -f follows", tail},
-    {"export", "[options]", "journal records as JSON lines or CSV", export},
-    {"rules", "", "the canonicalisation rules", rules},
-    {"version", "", "the program's version", version},
-    {"help", "", "this page", help},
+    {"serve", "-c FILE | --upstream URL [options]", "run the gateway; --help lists the options", serve,
+     HELP_BY_COMMAND},
+    {"check", "-c FILE", "say whether a configuration is valid", lar_command_check, HELP_BY_COMMAND},
+    {"config", "check | docs", "the same, and the generated reference pages", lar_command_config, HELP_BY_COMMAND},
+    {"stats", "[options]", "hit rates and tokens from the journal", stats, HELP_BY_COMMAND},
+    {"tail", "[options]", "the journal's last records; -f follows", tail, HELP_BY_COMMAND},
+    {"export", "[options]", "journal records as JSON lines or CSV", export, HELP_BY_COMMAND},
+    {"rules", "[RULE]", "the canonicalisation rules, or one of them", rules, HELP_BY_TABLE},
+    {"version", "", "the program's version", version, HELP_BY_TABLE},
+    {"help", "[COMMAND]", "this page, or what a command takes", help, HELP_BY_TABLE},
 };
 enum { COMMANDS = sizeof commands / sizeof *commands };
 
@@ -72,12 +107,6 @@ static void print_help(FILE *to) {
                       "./larder-data\n");
 }
 
-static int help(int argc, char **argv) {
-    (void)argc, (void)argv;
-    print_help(stdout);
-    return LAR_EXIT_OK;
-}
-
 static int unknown(const char *name) {
     lar_nearest n;
     lar_nearest_init(&n, lar_slice_cstr(name));
@@ -85,6 +114,29 @@ static int unknown(const char *name) {
     if (n.best.ptr) (void)fprintf(stderr, "larder: no command '%s'; did you mean '%.*s'?\n", name, LAR_FMT(n.best));
     else (void)fprintf(stderr, "larder: no command '%s'; `larder help` lists them\n", name);
     return LAR_EXIT_USAGE;
+}
+
+static bool is_help(const char *text) { return strcmp(text, "--help") == 0 || strcmp(text, "-h") == 0; }
+
+static int run(const char *name, int argc, char **argv) {
+    for (int i = 0; i < COMMANDS; i++) {
+        const command *c = &commands[i];
+        if (strcmp(name, c->name) != 0) continue;
+        if (c->help_by == HELP_BY_COMMAND || argc < 2 || !is_help(argv[1])) return c->run(argc, argv);
+        (void)printf("usage: larder %s%s%s\n%s\n", c->name, *c->arguments ? " " : "", c->arguments, c->help);
+        return LAR_EXIT_OK;
+    }
+    return unknown(name);
+}
+
+static int help(int argc, char **argv) {
+    if (argc > 2) return (void)fprintf(stderr, "usage: larder help [COMMAND]\n"), LAR_EXIT_USAGE;
+    if (argc < 2) {
+        print_help(stdout);
+        return LAR_EXIT_OK;
+    }
+    char flag[] = "--help", *asked[] = {argv[1], flag, NULL};
+    return run(argv[1], 2, asked);
 }
 
 int main(int argc, char **argv) {
@@ -96,10 +148,7 @@ int main(int argc, char **argv) {
         return LAR_EXIT_USAGE;
     }
     const char *name = argv[1];
-    if (strcmp(name, "-h") == 0 || strcmp(name, "--help") == 0) name = "help";
+    if (is_help(name)) name = "help";
     if (strcmp(name, "-V") == 0 || strcmp(name, "--version") == 0) name = "version";
-    for (int i = 0; i < COMMANDS; i++) {
-        if (strcmp(name, commands[i].name) == 0) return commands[i].run(argc - 1, argv + 1);
-    }
-    return unknown(name);
+    return run(name, argc - 1, argv + 1);
 }

@@ -41,7 +41,9 @@ static void on_resolved(uv_getaddrinfo_t *req, int status, struct addrinfo *list
         memcpy(r->addresses, found, n * sizeof found[0]);
         r->count = n;
     }
-    if (r->count) r->fresh_until_ms = uv_now(r->loop) + (n ? r->ttl_ms : 1000);
+    if (r->count)
+        r->fresh_until_ms =
+            uv_now(r->loop) + (n ? (r->ttl_ms ? r->ttl_ms : 1) : 1000); /* fresh at least for who waits */
     if (!r->closing) r->on_done(r->owner, r->count ? LAR_OK : LAR_UPSTREAM_DNS);
 }
 
@@ -54,6 +56,7 @@ void lar_resolver_start(lar_resolver *r) {
     r->resolving = true;
     if (uv_getaddrinfo(r->loop, &r->request, on_resolved, r->host, NULL, &hints) < 0) {
         r->resolving = false;
+        r->fresh_until_ms = uv_now(r->loop) + 1000; /* old addresses will do; no look-up again at once */
         r->on_done(r->owner, r->count ? LAR_OK : LAR_UPSTREAM_DNS);
     }
 }

@@ -13,7 +13,7 @@
 
 #include "base/ensure.h"
 
-enum { IOV_MAX_ONCE = 64 };
+enum { IOV_MAX_ONCE = 64, TLS_SLICE_BYTES = 64 << 10 };
 
 /* A queued write; COPY keeps the bytes behind it. */
 typedef struct write_req {
@@ -133,10 +133,22 @@ static lar_error flush_tls(lar_stream *s, bool *unsent) {
     return e;
 }
 
+/* In slices: a memory BIO keeps, and clears at each flush, as much as it ever held. */
 static lar_error write_tls(lar_stream *s, const struct iovec *iov, uint32_t count, bool *unsent) {
+    size_t unflushed = 0;
     for (uint32_t i = 0; i < count; i++) {
-        lar_error e = lar_tls_write(s->tls, lar_slice_of(iov[i].iov_base, iov[i].iov_len));
-        if (e) return e;
+        for (size_t at = 0; at < iov[i].iov_len;) {
+            size_t n = iov[i].iov_len - at, room = TLS_SLICE_BYTES - unflushed;
+            if (n > room) n = room;
+            lar_error e = lar_tls_write(s->tls, lar_slice_of((const char *)iov[i].iov_base + at, n));
+            at += n;
+            unflushed += n;
+            if (!e && unflushed == TLS_SLICE_BYTES) {
+                e = flush_tls(s, unsent);
+                unflushed = 0;
+            }
+            if (e) return e;
+        }
     }
     return flush_tls(s, unsent);
 }
@@ -232,6 +244,7 @@ static void on_read(uv_stream_t *h, ssize_t n, const uv_buf_t *buf) {
     lar_stream *s = h->data;
     if (n == 0 || s->closing) return;
     if (n == UV_EOF && !was_reset(s)) {
+        s->unclean_eof = s->tls != NULL; /* close_notify would have come first, and been seen by pump_tls */
         finish_eof(s);
         return;
     }
@@ -365,10 +378,9 @@ bool lar_stream_stale(const lar_stream *s) {
     if (s->failed || s->write_failed || s->closing || s->eof_seen) return true;
     uv_os_fd_t fd;
     if (uv_fileno((const uv_handle_t *)&s->tcp, &fd) != 0) return true;
-    char byte;
-    ssize_t n = recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
-    if (n == 0) return true;
-    if (n < 0) return errno != EAGAIN && errno != EWOULDBLOCK;
+    struct pollfd p = {.fd = fd, .events = POLLIN | POLLRDHUP};
+    if (poll(&p, 1, 0) != 1) return false;
+    if (p.revents & (POLLRDHUP | POLLERR | POLLHUP)) return true; /* seen behind unread bytes too */
     return !s->tls; /* TLS may have sent tickets (H-12); plain HTTP has nothing to say unasked */
 }
 

@@ -1,8 +1,7 @@
 /* A byte stream over TCP, plain or TLS: the only place that calls uv_read_start, uv_write and uv_close on TCP.
  *
  * The owner embeds it and gets events; it frees its memory only on CLOSED, which comes once, last, and never from
- * inside a call of the owner's. Every other event may come from inside read callbacks only, never from inside
- * lar_stream_write. Loop thread only. */
+ * inside a call of the owner's. No event comes from inside lar_stream_write. Loop thread only. */
 #ifndef LARDER_GATEWAY_STREAM_H
 #define LARDER_GATEWAY_STREAM_H
 
@@ -18,7 +17,7 @@
 typedef struct lar_stream lar_stream;
 
 typedef enum lar_stream_event_kind {
-    LAR_STREAM_OPEN,    /* connected, TLS handshake done */
+    LAR_STREAM_OPEN,    /* connected, TLS handshake done; none for a plain accepted connection */
     LAR_STREAM_DATA,    /* data borrows the read buffer until the callback returns */
     LAR_STREAM_EOF,     /* the peer shut its side down; writing may go on */
     LAR_STREAM_ERROR,   /* broken (error says how): nothing more will come but CLOSED, after lar_stream_close */
@@ -58,6 +57,7 @@ struct lar_stream {
     size_t queued_bytes; /* given to uv_write and not done yet */
     uint32_t writes_active;
     bool opened, reading, failed, write_failed, closing, read_wanted, eof_seen;
+    bool unclean_eof; /* TLS ended without close_notify: what has no length may be cut (RFC 9112 9.8) */
 };
 
 typedef enum lar_stream_write_mode {

@@ -1,6 +1,6 @@
 /* Client connections: bytes -> http1 parser -> exchange -> answer, one request at a time, in order.
  * Flow: the listener's callback -> lar_client_accept; stream events and the deadline -> here. Loop thread; no blocking.
- * Invariants: 1. an exchange exists exactly in BODY and BUSY. 2. input is parsed only in IDLE, HEAD, BODY; in BUSY it
+ * Invariants: 1. in BODY and BUSY there is an exchange (and while refuse() answers). 2. input is parsed only in IDLE, HEAD, BODY; in BUSY it
  * waits in `pending`, bounded by not reading. 3. the memory goes in the last close callback.
  * Not here: what a request means (exchange.c). */
 #include "gateway/request/client.h"
@@ -59,14 +59,10 @@ static void close_now(lar_client *c, lar_stream_close_mode mode) {
     LAR_ASSERT(!c->exchange);
     c->state = CLIENT_CLOSING;
     lar_deadline_close(&c->deadline, deadline_closed);
+    lar_deadline_close(&c->write_limit, deadline_closed);
     lar_deadline_close(&c->probe, deadline_closed);
     budget_free(c);
     lar_stream_close(&c->stream, mode);
-}
-
-void lar_client_close(lar_client *c) {
-    if (c->exchange) lar_exchange_fail(c->exchange, LAR_SHUTDOWN, ""); /* comes back through lar_client_exchange_done */
-    else close_now(c, c->state == CLIENT_LINGER ? LAR_CLOSE_RESET : LAR_CLOSE_NORMAL);
 }
 
 /* The peer is gone. */
@@ -75,36 +71,42 @@ static void lost(lar_client *c) {
     else close_now(c, LAR_CLOSE_RESET);
 }
 
-static void arm_write_limit(lar_client *c) {
-    c->taken_seen = lar_stream_taken(&c->stream);
-    lar_deadline_set(&c->deadline, config_of(c->loop)->write_timeout_ms);
-}
-
-/* A write limit is due: armed again for a client that took anything at all. */
-static bool still_taking(lar_client *c) {
-    if (!lar_stream_queued(&c->stream) || lar_stream_taken(&c->stream) <= c->taken_seen) return false;
-    arm_write_limit(c);
-    return true;
-}
-
-/* Sends FIN behind the last answer and throws away what still comes, so that the answer is not lost to a reset
- * (RFC 9112 9.6). */
+/* Ends the connection once what is queued has left: FIN behind the last answer, and what still comes is thrown away, so
+ * that the answer is not lost to a reset (RFC 9112 9.6). */
 static void linger(lar_client *c) {
-    if (c->eof) {
-        if (lar_stream_queued(&c->stream) == 0) {
-            close_now(c, LAR_CLOSE_NORMAL);
-            return;
-        }
+    bool queued = lar_stream_queued(&c->stream) > 0;
+    if (c->eof && !queued) {
+        close_now(c, LAR_CLOSE_NORMAL);
+        return;
     }
     c->state = CLIENT_LINGER;
     c->linger_bytes = 0;
     lar_stream_shutdown(&c->stream);
     lar_stream_read_start(&c->stream);
-    if (lar_stream_queued(&c->stream) && !c->loop->cutting) arm_write_limit(c);
+    if (queued && !c->loop->cutting) lar_deadline_clear(&c->deadline); /* the write limit counts */
     else lar_deadline_set(&c->deadline, LINGER_MS);
 }
 
+void lar_client_close(lar_client *c) {
+    if (c->exchange) lar_exchange_fail(c->exchange, LAR_SHUTDOWN, ""); /* comes back through lar_client_exchange_done */
+    else if (c->state == CLIENT_LINGER) close_now(c, LAR_CLOSE_RESET);
+    else if (lar_stream_queued(&c->stream)) linger(c);
+    else close_now(c, LAR_CLOSE_NORMAL);
+}
+
 /* -- writing -------------------------------------------------------------------------------------------------- */
+
+static void arm_write_limit(lar_client *c) {
+    c->taken_seen = lar_stream_taken(&c->stream);
+    lar_deadline_set(&c->write_limit, config_of(c->loop)->write_timeout_ms);
+}
+
+static void on_write_due(void *owner) {
+    lar_client *c = owner;
+    if (c->state == CLIENT_CLOSING || !lar_stream_queued(&c->stream)) return;
+    if (lar_stream_taken(&c->stream) > c->taken_seen) arm_write_limit(c); /* slow, but it takes */
+    else lost(c);
+}
 
 lar_error lar_client_write(lar_client *c, const struct iovec *iov, uint32_t count) {
     bool was_empty = lar_stream_queued(&c->stream) == 0;
@@ -124,8 +126,38 @@ bool lar_client_body_read(const lar_client *c) { return c->state == CLIENT_BUSY;
 
 static void be_idle(lar_client *c) {
     c->state = CLIENT_IDLE;
-    if (lar_stream_queued(&c->stream)) arm_write_limit(c); /* the last answer is still on its way */
-    else lar_deadline_set(&c->deadline, config_of(c->loop)->client_idle_ms);
+    lar_deadline_set(&c->deadline, config_of(c->loop)->client_idle_ms);
+}
+
+/* Answers are queued and not taken: no further request is looked at until they are. */
+static bool choked(const lar_client *c) {
+    return lar_stream_queued(&c->stream) > config_of(c->loop)->stream_buffer_bytes;
+}
+
+/* No more input will come: what is queued still goes out. */
+static void end_of_input(lar_client *c) {
+    switch (c->state) {
+    case CLIENT_IDLE:
+    case CLIENT_HEAD: linger(c); return;
+    case CLIENT_BODY: lar_exchange_abandon(c->exchange, LAR_END_CLIENT_GONE); return;
+    case CLIENT_BUSY:
+    case CLIENT_LINGER:
+    case CLIENT_CLOSING: return;
+    }
+}
+
+/* Goes on with what waited its turn. */
+static void resume(lar_client *c) {
+    c->stalled = false;
+    if (c->pending.len) {
+        lar_buf pending = c->pending;
+        budget_free(c);
+        lar_buf_init(&c->pending, PENDING_BYTES_MAX);
+        feed(c, lar_buf_slice(&pending));
+        lar_buf_release(&pending);
+    }
+    if (c->eof && !c->pending.len) end_of_input(c);
+    else if (c->state != CLIENT_CLOSING && !c->stalled) lar_stream_read_start(&c->stream);
 }
 
 void lar_client_exchange_done(lar_client *c, client_next next) {
@@ -143,19 +175,7 @@ void lar_client_exchange_done(lar_client *c, client_next next) {
         return;
     }
     be_idle(c);
-    if (c->feeding) return; /* the loop in feed() goes on with what is left */
-    if (c->pending.len) {
-        lar_buf pending = c->pending;
-        budget_free(c);
-        lar_buf_init(&c->pending, PENDING_BYTES_MAX);
-        feed(c, lar_buf_slice(&pending));
-        lar_buf_release(&pending);
-    }
-    if (c->state == CLIENT_IDLE && c->eof) {
-        close_now(c, LAR_CLOSE_NORMAL);
-        return;
-    }
-    if (c->state != CLIENT_CLOSING && !c->stalled) lar_stream_read_start(&c->stream);
+    if (!c->feeding && !choked(c)) resume(c); /* else the loop in feed() goes on, or on_drained() does */
 }
 
 /* Long bodies are read to where they stay. */
@@ -244,7 +264,8 @@ static void feed(lar_client *c, lar_slice data) {
     const lar_config *cfg = config_of(c->loop);
     c->feeding = true;
     for (;;) {
-        if (c->state == CLIENT_BUSY) { /* pipelined: waits its turn */
+        bool between = c->state == CLIENT_IDLE || c->state == CLIENT_HEAD;
+        if (c->state == CLIENT_BUSY || (between && choked(c))) { /* pipelined: waits its turn */
             wait_turn(c, data);
             break;
         }
@@ -282,7 +303,7 @@ static void look_for_reset(lar_client *c) {
 
 static void on_probe_due(void *owner) {
     lar_client *c = owner;
-    if (c->state == CLIENT_BUSY && c->probe_ms) look_for_reset(c);
+    if ((c->state == CLIENT_BUSY || c->stalled) && c->state != CLIENT_CLOSING && c->probe_ms) look_for_reset(c);
 }
 
 /* FIN from the client: either it is gone, or it only has nothing more to say and still reads. Something that any client
@@ -295,30 +316,25 @@ static void probe(lar_client *c) {
 
 static void on_eof(lar_client *c) {
     c->eof = true;
-    switch (c->state) {
-    case CLIENT_IDLE:
-    case CLIENT_LINGER:
-        if (c->state == CLIENT_IDLE || lar_stream_queued(&c->stream) == 0) close_now(c, LAR_CLOSE_NORMAL);
-        return;
-    case CLIENT_HEAD: close_now(c, LAR_CLOSE_NORMAL); return;
-    case CLIENT_BODY: lar_exchange_abandon(c->exchange, LAR_END_CLIENT_GONE); return;
-    case CLIENT_BUSY:
+    if (c->state == CLIENT_BUSY) {
         if (lar_client_at_last(c)) c->exchange->keep_alive = false; /* nothing more can be asked here */
         probe(c);
-        return;
-    case CLIENT_CLOSING: return;
+    } else if (c->state == CLIENT_LINGER) {
+        if (lar_stream_queued(&c->stream) == 0) close_now(c, LAR_CLOSE_NORMAL);
+    } else if (!c->pending.len) { /* else on_drained() goes on with it */
+        end_of_input(c);
     }
 }
 
 static void on_drained(lar_client *c) {
+    lar_deadline_clear(&c->write_limit);
     if (c->state == CLIENT_LINGER) {
         if (c->eof) close_now(c, LAR_CLOSE_NORMAL);
         else lar_deadline_set(&c->deadline, LINGER_MS);
         return;
     }
-    if (c->state == CLIENT_BUSY) lar_deadline_clear(&c->deadline);
-    if (c->state == CLIENT_IDLE) be_idle(c);
     if (c->exchange) lar_exchange_client_drained(c->exchange);
+    else if (c->pending.len || c->stalled) resume(c);
 }
 
 static void on_data(lar_client *c, lar_slice data) {
@@ -351,16 +367,14 @@ static void on_due(void *owner) {
     lar_client *c = owner;
     switch (c->state) {
     case CLIENT_IDLE:
-        if (!still_taking(c)) close_now(c, LAR_CLOSE_NORMAL);
+        /* not idle while its answer is on the way: then the write limit counts */
+        if (lar_stream_queued(&c->stream)) be_idle(c);
+        else close_now(c, LAR_CLOSE_NORMAL);
         return;
     case CLIENT_HEAD:
     case CLIENT_BODY: refuse(c, LAR_HTTP_TIMEOUT, NULL); return;
+    case CLIENT_LINGER: close_now(c, LAR_CLOSE_NORMAL); return;
     case CLIENT_BUSY:
-        if (lar_stream_queued(&c->stream) && !still_taking(c)) lost(c); /* it took nothing for write_timeout_ms */
-        return;
-    case CLIENT_LINGER:
-        if (c->loop->cutting || !still_taking(c)) close_now(c, LAR_CLOSE_NORMAL);
-        return;
     case CLIENT_CLOSING: return;
     }
 }
@@ -424,10 +438,11 @@ void lar_client_accept(lar_loop *l, uv_stream_t *listener) {
     lar_metrics_add(g->metrics, LAR_METRIC_CLIENT_CONNECTIONS, 1);
     lar_metrics_add(g->metrics, LAR_METRIC_CLIENT_CONNECTIONS_TOTAL, 1);
     lar_deadline_init(&c->deadline, &l->uv, on_due, c);
+    lar_deadline_init(&c->write_limit, &l->uv, on_write_due, c);
     lar_deadline_init(&c->probe, &l->uv, on_probe_due, c);
     lar_stream_init(&c->stream, &l->uv, l->scratch, on_stream, c);
     c->stream.room = body_room;
-    c->open_handles = 3;
+    c->open_handles = 4;
     (void)pthread_mutex_lock(&g->lock);
     lar_tls_context *tls = g->listener_tls ? lar_tls_context_ref(g->listener_tls) : NULL;
     (void)pthread_mutex_unlock(&g->lock);

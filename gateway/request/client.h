@@ -20,7 +20,8 @@ typedef enum client_state {
 
 struct lar_client {
     lar_stream stream;
-    lar_deadline deadline; /* the connection's own: idle, head, body, write, linger */
+    lar_deadline deadline;    /* for what is awaited from the peer: idle, head, body, linger */
+    lar_deadline write_limit; /* while bytes are queued: it must take some */
     lar_loop *loop;
     lar_client *prev, *next; /* in loop->clients */
     lar_http1 *parser;
@@ -39,8 +40,7 @@ struct lar_client {
 
 /* Takes a connection from the listener. */
 void lar_client_accept(lar_loop *l, uv_stream_t *listener);
-/* Writes to the client; on failure the client is gone: CLIENT_GONE, and lar_client_lost must follow once the caller's
- * own work is done. */
+/* Writes to the client; on failure the client is gone: CLIENT_GONE, and the caller abandons its exchange. */
 LAR_MUST_USE lar_error lar_client_write(lar_client *c, const struct iovec *iov, uint32_t count);
 size_t lar_client_queued(const lar_client *c);
 /* Nothing more can come after the request under way. */

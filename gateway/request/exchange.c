@@ -19,7 +19,8 @@ enum {
     KEEP_HELD_BYTES = 64 << 10,
     SSE_EVENT_BYTES_MAX = 8 << 20,
     ARENA_EXTRA_BYTES = 4 << 20,
-    ROOM_BYTES_MIN = 32 << 10
+    ROOM_BYTES_MIN = 32 << 10,
+    AFTER_LAST_MS = 100
 };
 
 #define TO(state) (1u << EXCHANGE_##state)
@@ -355,5 +356,7 @@ void lar_exchange_client_drained(lar_exchange *x) {
     if (!x->paused) return;
     x->paused = false;
     lar_lease_resume(&x->lease);
-    if (x->state == EXCHANGE_RELAY) lar_exchange_wait(x, x->upstream->idle_timeout_ms);
+    if (x->state != EXCHANGE_RELAY) return;
+    if (x->usage.done) lar_deadline_set(&x->deadline, AFTER_LAST_MS);
+    else lar_exchange_wait(x, x->upstream->idle_timeout_ms);
 }

@@ -148,7 +148,8 @@ void lar_exchange_on_head(lar_exchange *x) {
     lar_error e = lar_exchange_copy_head(x, h->status);
     /* an event stream may lose an event on the way: its length is not the upstream's */
     if (!e && x->relay != RELAY_HOLD)
-        e = end_head(x, h->has_length && h->status != 204 && x->relay == RELAY_RAW ? (int64_t)h->length : -1);
+        e = end_head(x, h->has_length && !h->chunked && h->status != 204 && x->relay == RELAY_RAW ? (int64_t)h->length
+                                                                                                  : -1);
     if (e) {
         if (e == LAR_LIMIT) lar_exchange_fail(x, LAR_UPSTREAM_PROTOCOL, "its head is too large to pass on");
         else lar_exchange_fail(x, e, "");
@@ -173,7 +174,7 @@ static bool blank(lar_slice s) {
 static bool let_go(lar_exchange *x) {
     const lar_http1_head *h = lar_lease_head(&x->lease);
     x->relay = RELAY_JSON;
-    if (end_head(x, h->has_length ? (int64_t)h->length : -1) != LAR_OK ||
+    if (end_head(x, h->has_length && !h->chunked ? (int64_t)h->length : -1) != LAR_OK ||
         lar_buf_add_slice(&x->copy, lar_buf_slice(&x->held)) != LAR_OK) {
         lar_exchange_fail(x, LAR_NO_MEMORY, "");
         return false;

@@ -1,7 +1,7 @@
 /* The pool of one upstream on one loop: idle connections, waiting leases, name resolution.
  * Flow: request -> lar_lease_acquire -> idle connection, or lar_conn_open -> READY. Loop thread only; never blocks.
  * Invariants: 1. a waiting lease is in the list and in no connection. 2. while leases wait, a connection is being
- * opened for each of them or connections_max is reached. 3. open_count counts every connection not closing.
+ * opened for each of them or connections_max is reached. 3. open_count counts every connection until its memory goes.
  * Memory: connections are malloc'ed and freed in their last close callback. Not here: retries, health. */
 #include <stdlib.h>
 
@@ -38,8 +38,9 @@ static void wait_remove(lar_lease *l) {
     p->waiting--;
 }
 
+/* Those that wait now; one that begins to wait meanwhile has its own chance. */
 static void fail_all(lar_pool *p, lar_error e, const char *detail) {
-    while (p->wait_first) {
+    for (uint32_t n = p->waiting; n && p->wait_first; n--) {
         lar_lease *l = p->wait_first;
         wait_remove(l);
         tell(l, LAR_LEASE_FAILED, e, detail);
@@ -109,8 +110,11 @@ static void idle_push(lar_pool *p, lar_upstream_conn *c) {
     lar_stream_read_start(&c->stream); /* to see the upstream close it */
 }
 
+static void p_leased(lar_pool *p, int by) { p->leased = (uint32_t)((int)p->leased + by); }
+
 static void hand_over(lar_upstream_conn *c, lar_lease *l) {
     c->state = CONN_LEASED;
+    p_leased(c->pool, 1);
     c->lease = l;
     c->answered = c->answer_done = c->reusable = c->extra_bytes = false;
     l->conn = c;
@@ -147,7 +151,8 @@ static void pump(lar_pool *p) {
         }
         lar_error e = lar_conn_open(p);
         if (e) {
-            fail_all(p, e, "");
+            /* those that are open or being opened will serve who waits; else nobody will */
+            if (!p->connecting && !p->leased) fail_all(p, e, "no connection can be opened");
             return;
         }
     }
@@ -249,6 +254,7 @@ void lar_lease_release(lar_lease *l) {
     lar_pool *p = c->pool;
     l->conn = NULL;
     c->lease = NULL;
+    p_leased(p, -1);
     bool keep = c->answer_done && c->reusable && !c->extra_bytes && lar_stream_queued(&c->stream) == 0 && !p->closing;
     if (keep && p->wait_first) {
         lar_lease *next = p->wait_first;
@@ -269,5 +275,6 @@ void lar_lease_cancel(lar_lease *l) {
     if (!c) return;
     l->conn = NULL;
     c->lease = NULL;
+    p_leased(c->pool, -1);
     lar_conn_close(c, LAR_CLOSE_RESET);
 }

@@ -36,6 +36,7 @@ struct lar_pool {
     lar_resolver resolver;
     lar_upstream_conn *idle; /* newest first */
     lar_lease *wait_first, *wait_last;
+    uint32_t leased; /* connections under lease */
     uint32_t idle_count, open_count, connecting, waiting;
     uint32_t good_address;     /* index that worked last */
     uint64_t careful_until_ms; /* it was seen to close idle connections: each one is looked at before use */

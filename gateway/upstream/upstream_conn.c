@@ -103,6 +103,10 @@ static void on_eof(lar_upstream_conn *c) {
     c->reusable = false;
     if (!c->lease || c->answer_done) return;
     lar_http1_event e = lar_http1_eof(c->parser);
+    if (e == LAR_HTTP1_END && c->stream.unclean_eof) {
+        broken(c, LAR_UPSTREAM_CUT, "TLS ended without close_notify, in an answer without a length");
+        return;
+    }
     if (e == LAR_HTTP1_END) {
         c->answer_done = true;
         tell(c, &(lar_lease_event){.kind = LAR_LEASE_END, .detail = ""});
@@ -184,7 +188,7 @@ static lar_error connect_now(lar_upstream_conn *c) {
     return lar_stream_connect(&c->stream, (const struct sockaddr *)&c->peer, p->o.tls);
 }
 
-static lar_error open_at(lar_pool *p, uint32_t index, uint32_t tries) {
+static lar_error open_one(lar_pool *p, uint32_t index, uint32_t tries) {
     lar_upstream_conn *c = calloc(1, sizeof *c);
     if (!c) return LAR_NO_MEMORY;
     c->pool = p;
@@ -206,6 +210,14 @@ static lar_error open_at(lar_pool *p, uint32_t index, uint32_t tries) {
         p->connecting--;
         lar_conn_close(c, LAR_CLOSE_RESET);
     }
+    return e;
+}
+
+/* From address `index` on, until one can at least be tried. */
+static lar_error open_at(lar_pool *p, uint32_t index, uint32_t tries) {
+    lar_error e = LAR_UPSTREAM_CONNECT;
+    for (; tries < p->resolver.count && e; tries++, index = (index + 1) % p->resolver.count)
+        e = open_one(p, index, tries);
     return e;
 }
 
