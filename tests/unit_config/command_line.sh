@@ -32,7 +32,21 @@ expect 2 err 'larder serve'
 expect 2 err "did you mean 'serve'?" srve
 expect 2 err 'larder help' qqqqqqqqqqqqqqqqqqqq
 expect 0 out 'LR001' rules
-expect 2 err 'no arguments' rules x
+expect 2 err "no rule 'x'; " rules x
+expect 2 err "did you mean 'volatile_clock'?" rules volatile_clok
+expect 2 err 'usage: larder rules [RULE]' rules LR001 LR002
+expect 0 out 'LR001 volatile_clock, on by default' rules LR001
+expect 0 out 'docs/rules/LR003.md' rules tool_order
+for command in serve check config stats tail export rules version help; do
+    for flag in --help -h; do expect 0 out "usage: larder $command" $command $flag; done
+    expect 0 out "usage: larder $command" help $command
+done
+expect 0 out 'usage: larder check' config check --help
+expect 0 out 'usage: larder check' check -c absent.yaml --help
+expect 0 out 'config docs --markdown' config docs --help
+expect 2 err "no command 'nope'" help nope
+expect 2 err "did you mean 'serve'?" help srve
+expect 2 err 'usage: larder help' help serve check
 expect 0 out 'is valid: 1 listener(s), 1 upstream(s)' check -c good.yaml
 expect 0 out 'is valid' config check -c good.yaml
 expect 0 out 'is valid' config check --config=good.yaml --limits-fields=9
@@ -49,14 +63,15 @@ expect 2 err '--nope: no such option' serve --nope=1 -c absent.yaml
 expect 2 err '--confg: no such option; did you mean --config?' serve --confg good.yaml
 expect 2 err 'a value is missing' check -c
 expect 2 err 'a value is missing behind: --limits-fields' check -c good.yaml --limits-fields
-expect 2 err 'unexpected argument' check good.yaml
+expect 2 err "unexpected argument 'good.yaml'; a configuration file is given as -c good.yaml" check good.yaml
+expect 2 err "given as -c good.yaml" serve good.yaml
+expect 2 err 'options begin with --' check -x
 expect 2 err 'unexpected argument' check --
 expect 3 err "bad.yaml:3:1" serve -c bad.yaml
 expect 2 err 'usage: larder config' config
 expect 2 err 'usage: larder config' config docs
 expect 0 out '# Configuration' config docs --markdown
 expect 0 out 'upstreams:' config docs --sample
-expect 0 out '--limits-head-bytes' config docs --help
 expect 0 out '--limits-head-bytes' serve --help
 vars=LARDER_CANON_MODE=sometimes
 expect 3 err 'LARDER_CANON_MODE: must be off, report or on' check -c good.yaml

@@ -39,6 +39,11 @@ static void refused(void **state) {
         {UP "limits: {fields: null}\n", "limits.fields: null is no value"},
         {UP "limits: {fields: }\n", "limits.fields: a number is missing"},
         {UP "limits: 5\n", "t.yaml:3:9: limits: must be a map"},
+        {UP "limits:\n\tfields: 9\n", "t.yaml:4:1: a tab cannot indent YAML; use blanks"},
+        {UP "limits:\n  fields: 9\n  \thead_bytes: 2KiB\n", "a tab cannot indent YAML; use blanks"},
+        {UP "aliases:\n  -\t\xc3\xa9: b\n", "a tab cannot indent YAML; use blanks"},
+        {UP "\xc3\xa9: @a\t\n", "t.yaml:3:4: found character that cannot start any token"},
+        {UP "key: {tenant: a}\n", "t.yaml:3:1: unknown name 'key'; did you mean 'keys'?"},
         {UP "limits: {body_bytes: 2GiB}\n", "limits.body_bytes: is out of range"},
         {UP "limits: {body_bytes: 512MiB, buffer_bytes: 256MiB}\n",
          "t.yaml:3:22: limits.body_bytes: is over limits.buffer_bytes"},
@@ -230,7 +235,11 @@ static void secrets_are_checked_and_never_shown(void **state) {
         {"key_file: .", "is a folder"},
         {"key_file: pipe.key", "is not a regular file"},
         {"key_file: \"two.key\\0x\"", "control character"},
-        {"key_env: T_NOT_SET", "the environment variable named here is not set"},
+        {"key_env: T_NOT_SET", "the environment variable T_NOT_SET is not set"},
+        {"key_env: TOKEN", "the environment variable TOKEN is not set"},
+        {"key_env: s3cret", "the environment variable named here is not set"},
+        {"key_env: S3CRET", "the environment variable named here is not set"},
+        {"key_env: t_s3cret", "the environment variable named here is not set"},
         {"key_env: T_EMPTY", "the environment variable is empty"},
         {"key_env: sk-s3cret", "must be the name of an environment variable"},
         {"key: s3cret", "secrets are not written into this file; use key_env or key_file"},
@@ -245,7 +254,7 @@ static void secrets_are_checked_and_never_shown(void **state) {
         lar_config *c = NULL;
         lar_diag d = {0};
         assert_int_equal(fixture_load(yaml, NULL, 0, &c, &d), LAR_CONFIG);
-        if (strstr(d.text, "s3cret")) fail_msg("a secret in '%s'", d.text);
+        if (strcasestr(d.text, "s3cret")) fail_msg("a secret in '%s'", d.text);
     }
     fixture_bad(UP "keys: [{tenant: a, key: s3cret}]\n", NULL, 0,
                 "secrets are not written into this file; use env, file or sha256");

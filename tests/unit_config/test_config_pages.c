@@ -35,6 +35,8 @@ static void every_row_is_on_every_page(void **state) {
     for (int l = 0; l < 3; l++) {
         for (uint32_t i = 0; i < lists[l]->count; i++) has(&markdown, lists[l]->rows[i].help);
     }
+    has(&markdown, "| `anthropic` | `x-api-key` | beside the prompt tokens | off |");
+    has(&markdown, "| `deepseek` | `authorization` | inside the prompt tokens | on |");
     static const char *const flags[] = {"--listen ", "--upstream ", "--profile ",
                                         "--canon ",  "--store ",    "--config FILE"};
     for (size_t i = 0; i < sizeof flags / sizeof *flags; i++) has(&help, flags[i]);

@@ -115,13 +115,13 @@ static void unknown_names_are_errors(void **state) {
     assert_int_equal(lar_config_check_flag("confg", &d), LAR_CONFIG);
     assert_non_null(strstr(d.text, "did you mean --config?"));
     assert_int_equal(lar_config_check_flag("zzzzzzzzzz", &d), LAR_CONFIG);
-    assert_non_null(strstr(d.text, "no such option; `larder config docs --help` lists them"));
+    assert_non_null(strstr(d.text, "no such option; `larder serve --help` lists them"));
     assert_int_equal(lar_config_check_flag("upstream", &d), LAR_OK);
     assert_int_equal(lar_config_check_flag("limits-head-bytes", &d), LAR_OK);
     flag = (lar_config_flag){"limits-head-byte", "1"};
     fixture_bad(UP, &flag, 1, "did you mean --limits-head-bytes?");
     flag = (lar_config_flag){"qqqqqqqqqqqq", "1"};
-    fixture_bad(UP, &flag, 1, "--qqqqqqqqqqqq: no such option; `larder config docs");
+    fixture_bad(UP, &flag, 1, "--qqqqqqqqqqqq: no such option; `larder serve --help` lists them");
     flag = (lar_config_flag){"limits-fields", NULL};
     fixture_bad(UP, &flag, 1, "--limits-fields: has no value");
     flag = (lar_config_flag){"upstream", ""};
