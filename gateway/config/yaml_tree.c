@@ -109,7 +109,7 @@ static lar_error take(builder *b, const yaml_event_t *ev) {
     }
 }
 
-/* Does a tab stand at the mark, or among the blanks that begin its line? libyaml speaks of tokens and violations then. */
+/* A tab at the mark, or among the blanks that begin its line: libyaml speaks of tokens and violations then. */
 static bool is_tab(lar_slice text, const yaml_mark_t *at) {
     const char *line = text.ptr, *end = text.ptr + text.len;
     for (size_t n = at->line; line && n > 0; n--) {
