@@ -1,8 +1,9 @@
 /* Reading of credentials and of small files.
  * Called by the configuration loader, before the loops start or on a reload; blocks on the disk.
  * Invariants: 1. no byte of a credential, nor the path that was meant to name it, gets into a message; a variable's
- * name only if it is unlike any key (a key may stand there by mistake). 2. only regular files are read: a FIFO or a device is refused before a byte is taken from it. 3. what is
- * read is bounded, whatever size the file claims (files of /proc claim 0). */
+ * name only if it is unlike any key (a key may stand there by mistake). 2. only regular files are read: a FIFO or a
+ * device is refused before a byte is taken from it. 3. what is read is bounded, whatever size the file claims (files of
+ * /proc claim 0). */
 #include "gateway/config/secret.h"
 
 #include <errno.h>

@@ -29,7 +29,8 @@ typedef struct lar_resolver {
 void lar_resolver_init(lar_resolver *r, uv_loop_t *loop, const char *host, uint16_t port, uint32_t ttl_ms);
 /* True if addresses are at hand and within their time. */
 bool lar_resolver_fresh(const lar_resolver *r);
-/* Asks the system's resolver off the loop; on_done runs later, once (at once if no look-up can be begun). Does nothing while one is under way. */
+/* Asks the system's resolver off the loop; on_done runs later, once (at once if no look-up can be begun). Does nothing
+ * while one is under way. */
 void lar_resolver_start(lar_resolver *r);
 /* True if `a` (with its port) is among the addresses. */
 bool lar_resolver_has(const lar_resolver *r, const struct sockaddr_storage *a);

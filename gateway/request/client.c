@@ -1,7 +1,7 @@
 /* Client connections: bytes -> http1 parser -> exchange -> answer, one request at a time, in order.
  * Flow: the listener's callback -> lar_client_accept; stream events and the deadline -> here. Loop thread; no blocking.
- * Invariants: 1. in BODY and BUSY there is an exchange (and while refuse() answers). 2. input is parsed only in IDLE, HEAD, BODY; in BUSY it
- * waits in `pending`, bounded by not reading. 3. the memory goes in the last close callback.
+ * Invariants: 1. in BODY and BUSY there is an exchange (and while refuse() answers). 2. input is parsed only in IDLE,
+ * HEAD, BODY; in BUSY it waits in `pending`, bounded by not reading. 3. the memory goes in the last close callback.
  * Not here: what a request means (exchange.c). */
 #include "gateway/request/client.h"
 

@@ -292,7 +292,8 @@ static void test_tools_with_markers(void **state) {
     /* several, each of its own kind; a marker in front, in the middle, alone in its tool; blanks around it */
     expect(&h, TOOLS(MARKED("b", "1h") "," NAMED("c") "," MARKED("a", "5m")),
            TOOLS(MARKED("a", "1h") "," NAMED("b") "," MARKED("c", "5m")));
-    expect(&h, TOOLS("{" MARK("x") " , \"name\":\"c\",\"v\":1}," NAMED("b") ",{\"name\":\"a\" , " MARK("y") " , \"v\":1}"),
+    expect(&h, TOOLS("{" MARK("x") " , \"name\":\"c\",\"v\":1}," NAMED("b")
+                     ",{\"name\":\"a\" , " MARK("y") " , \"v\":1}"),
            TOOLS("{\"name\":\"a\" , \"v\":1," MARK("x") "}," NAMED("b") ",{\"name\":\"c\",\"v\":1," MARK("y") "}"));
     expect(&h, TOOLS("{\"v\":1,\"name\":\"b\"\n," MARK("x") "\n}," NAMED("a") "," NAMED("c")),
            TOOLS("{\"name\":\"a\",\"v\":1," MARK("x") "},{\"v\":1,\"name\":\"b\"\n}," NAMED("c")));
