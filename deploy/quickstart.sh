@@ -95,6 +95,7 @@ echo
 printf '  %-16s %10s %15s %17s %13s\n' '' requests 'prompt tokens' 'from the cache' 'hit rate'
 row 'without larder' "$without"
 row 'with larder' "$with"
+echo "  (prompt tokens grow a little: a clock that leaves the prefix is said again, in full, in the newest user turn)"
 echo
 say "larder stats"
 "$build/larder" stats --store "$work/store"
