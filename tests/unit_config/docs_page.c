@@ -96,7 +96,8 @@ int main(int argc, char **argv) {
         else code = put(&text, argc == 4 ? argv[3] : NULL);
     }
     if (code == 2)
-        (void)fprintf(stderr, "usage: docs_page config|sample|errors|metrics|journal [--write FILE | --compare FILE]\n");
+        (void)fprintf(stderr,
+                      "usage: docs_page config|sample|errors|metrics|journal [--write FILE | --compare FILE]\n");
     lar_buf_release(&text);
     return code;
 }
