@@ -335,10 +335,6 @@ void lar_stream_read_stop(lar_stream *s) {
     apply_reading(s);
 }
 
-typedef struct shutdown_req {
-    uv_shutdown_t req;
-} shutdown_req;
-
 static void on_shutdown(uv_shutdown_t *req, int status) {
     (void)status; /* a peer that is gone shows up on the read side */
     free(req);
@@ -350,9 +346,9 @@ void lar_stream_shutdown(lar_stream *s) {
         lar_tls_shutdown(s->tls);
         if (flush_tls(s, NULL) != LAR_OK) return;
     }
-    shutdown_req *r = malloc(sizeof *r);
+    uv_shutdown_t *r = malloc(sizeof *r);
     if (!r) return;
-    if (uv_shutdown(&r->req, (uv_stream_t *)&s->tcp, on_shutdown) < 0) free(r);
+    if (uv_shutdown(r, (uv_stream_t *)&s->tcp, on_shutdown) < 0) free(r);
 }
 
 static void on_closed(uv_handle_t *h) {

@@ -447,7 +447,6 @@ void lar_client_accept(lar_loop *l, uv_stream_t *listener) {
     lar_tls_context *tls = g->listener_tls ? lar_tls_context_ref(g->listener_tls) : NULL;
     (void)pthread_mutex_unlock(&g->lock);
     be_idle(c);
-    lar_deadline_set(&c->deadline, config_of(l)->client_idle_ms);
     if (tls) lar_deadline_set(&c->deadline, config_of(l)->head_timeout_ms); /* the handshake is no idling */
     lar_error e = lar_stream_accept(&c->stream, listener, tls);
     lar_tls_context_unref(tls);

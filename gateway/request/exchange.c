@@ -117,6 +117,7 @@ void lar_exchange_recycle(lar_exchange *x) {
 static void clear(lar_exchange *x) {
     x->route = (lar_route){0};
     x->cors = (lar_slice){NULL, 0};
+    x->allow = "";
     x->budget_bytes = 0;
     x->understood = x->head_request = x->client_is_10 = x->keep_alive = false;
     x->upstream = NULL;
@@ -197,6 +198,7 @@ lar_error lar_exchange_begin(lar_exchange *x, lar_client *c, const lar_http1_hea
         return LAR_METHOD;
     }
     if (e == LAR_METHOD) {
+        x->allow = allow;
         lar_slice f = lar_arena_printf(&x->arena, "allowed: %s", allow);
         lar_exchange_fail(x, e, f.ptr ? f.ptr : "");
         return e;

@@ -56,6 +56,7 @@ struct lar_exchange {
     lar_digest scope;
     const lar_http1_head *head; /* the client parser's, valid until the request's answer is done */
     lar_slice cors;
+    const char *allow;   /* METHOD: the methods that are right here */
     char request_id[24]; /* of this answer, in x-larder-request-id and the access line */
     size_t budget_bytes; /* counted in gateway->buffered_bytes */
     bool understood;     /* a known endpoint with a parsed JSON body */

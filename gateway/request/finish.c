@@ -217,8 +217,7 @@ void lar_exchange_fail(lar_exchange *x, lar_error e, const char *detail) {
     lar_buf_init(&body, 4096);
     const char *fields = "";
     if (e == LAR_METHOD) {
-        const char *allow = detail && strncmp(detail, "allowed: ", 9) == 0 ? detail + 9 : "";
-        lar_slice f = lar_arena_printf(&x->arena, "Allow: %s\r\n", allow);
+        lar_slice f = lar_arena_printf(&x->arena, "Allow: %s\r\n", x->allow);
         fields = f.ptr ? f.ptr : "";
     } else if (e == LAR_UNAUTHORIZED) {
         fields = "WWW-Authenticate: Bearer\r\n";

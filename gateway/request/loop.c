@@ -54,7 +54,6 @@ static lar_pool_set *set_new(lar_loop *l, lar_generation *generation) {
                                                          .scratch = l->scratch,
                                                          .config = &generation->config->upstreams[i],
                                                          .tls = generation->upstream_tls[i],
-                                                         .log = g->log,
                                                          .metrics = g->metrics});
         if (!set->pools[i]) {
             set_free(set);

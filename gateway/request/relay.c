@@ -12,7 +12,7 @@
 #include "gateway/request/client.h"
 #include "gateway/request/exchange.h"
 
-enum { HOLD_BYTES_MAX = 256 << 10, PIECES_MAX = 32, AFTER_LAST_MS = 100 };
+enum { HOLD_BYTES_MAX = 256 << 10, PIECES_MAX = 4, AFTER_LAST_MS = 100 };
 
 /* -- writing ------------------------------------------------------------------------------------------ */
 
@@ -88,8 +88,9 @@ static void piece(pieces *p, const char *ptr, size_t len) {
     p->bytes += len;
 }
 
-/* Sends head (once), body pieces and, with END, what ends the answer. False: the client is gone, x may be free. */
 typedef enum put_last { PUT_MORE, PUT_END } put_last;
+
+/* Sends head (once), body pieces and, with END, what ends the answer. False: the client is gone, x may be free. */
 static bool put(lar_exchange *x, const pieces *body, put_last last) {
     struct iovec iov[PIECES_MAX + 4];
     char size_line[24];

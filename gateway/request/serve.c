@@ -46,10 +46,9 @@ static void tune_malloc(void) {
     (void)mallopt(M_TOP_PAD, 1 << 20);
 }
 
-static void *join_loops(serve *s) {
+static void join_loops(serve *s) {
     for (uint32_t i = 0; i < s->loops_running; i++) lar_loop_join(&s->loops[i]);
     s->loops_running = 0;
-    return NULL;
 }
 
 /* -- certificates --------------------------------------------------------------------------------------------- */
@@ -122,7 +121,7 @@ static void on_joined(uv_work_t *w, int status) {
     close_main_handles(s);
 }
 
-static void join_work(uv_work_t *w) { (void)join_loops(w->data); }
+static void join_work(uv_work_t *w) { join_loops(w->data); }
 
 /* The first signal asks for an orderly stop, the second cuts what is under way. */
 static void on_stop_signal(uv_signal_t *h, int signum) {
@@ -290,7 +289,7 @@ static void init_gateway(serve *s, lar_config *c) {
 static void release_all(serve *s) {
     lar_gateway *g = &s->g;
     for (uint32_t i = 0; i < s->loops_running; i++) lar_loop_stop(&s->loops[i]);
-    (void)join_loops(s);
+    join_loops(s);
     close_main_handles(s);
     (void)uv_run(&s->main, UV_RUN_DEFAULT);
     for (uint32_t i = 0; i < s->loops_open; i++) lar_loop_release(&s->loops[i]);

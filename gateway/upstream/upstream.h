@@ -1,7 +1,8 @@
 /* Connections to one upstream: a pool per upstream and loop thread, and leases on its connections.
  *
- * A request embeds a lease and gets events; everything runs on the pool's loop. No event comes from inside
- * lar_lease_send, _pause, _resume, _release or _cancel. READY or FAILED may come from inside lar_lease_acquire. */
+ * A request embeds a lease and gets events; everything runs on the pool's loop. No event of a lease comes from
+ * inside its own lar_lease_send, _pause, _resume, _release or _cancel (_release may give the connection to the next one in
+ * the queue: READY). READY or FAILED may come from inside lar_lease_acquire. */
 #ifndef LARDER_GATEWAY_UPSTREAM_H
 #define LARDER_GATEWAY_UPSTREAM_H
 
@@ -11,7 +12,6 @@
 #include <uv.h>
 
 #include "base/error.h"
-#include "base/log.h"
 #include "base/metrics.h"
 #include "gateway/config/config.h"
 #include "gateway/http1/http1.h"
@@ -52,7 +52,6 @@ typedef struct lar_pool_options {
     lar_stream_scratch *scratch;
     const lar_upstream_config *config; /* borrowed */
     lar_tls_context *tls;              /* borrowed; NULL = plain */
-    lar_log *log;
     lar_metrics *metrics;
 } lar_pool_options;
 
