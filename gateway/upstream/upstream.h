@@ -1,8 +1,8 @@
 /* Connections to one upstream: a pool per upstream and loop thread, and leases on its connections.
  *
  * A request embeds a lease and gets events; everything runs on the pool's loop. No event of a lease comes from
- * inside its own lar_lease_send, _pause, _resume, _release or _cancel (_release may give the connection to the next one in
- * the queue: READY). READY or FAILED may come from inside lar_lease_acquire. */
+ * inside its own lar_lease_send, _pause, _resume, _release or _cancel (_release may give the connection to the next one
+ * in the queue: READY). READY or FAILED may come from inside lar_lease_acquire. */
 #ifndef LARDER_GATEWAY_UPSTREAM_H
 #define LARDER_GATEWAY_UPSTREAM_H
 
