@@ -34,6 +34,7 @@ def a_new_upstream_serves_the_next_request_and_a_stream_ends_on_the_old_one(fold
 def a_body_under_way_goes_where_its_head_belonged(folder):
     with Upstream("a") as a, Upstream("b") as b, Larder(folder, config(a)) as larder:
         def half_way():
+            until(lambda: larder.metric("larder_requests_active") == 1, "the head to be read")
             larder.reload(config(b))
             larder.now_from("b")
 
