@@ -8,12 +8,13 @@
 #include <linux/sockios.h>
 #include <poll.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #include "base/ensure.h"
 
-enum { IOV_MAX_ONCE = 64, TLS_SLICE_BYTES = 64 << 10 };
+enum { IOV_MAX_ONCE = 64, TLS_SLICE_BYTES = 64 << 10, TLS_TOGETHER_BYTES = 8 << 10 };
 
 /* A queued write; COPY keeps the bytes behind it. */
 typedef struct write_req {
@@ -134,23 +135,38 @@ static lar_error flush_tls(lar_stream *s, bool *unsent) {
 }
 
 /* In slices: a memory BIO keeps, and clears at each flush, as much as it ever held. */
+static lar_error put_tls(lar_stream *s, lar_slice plain, bool *unsent) {
+    lar_error e = LAR_OK;
+    while (plain.len && !e) {
+        size_t n = plain.len < TLS_SLICE_BYTES ? plain.len : TLS_SLICE_BYTES;
+        e = lar_tls_write(s->tls, lar_slice_of(plain.ptr, n));
+        if (!e) e = flush_tls(s, unsent);
+        plain.ptr += n;
+        plain.len -= n;
+    }
+    return e;
+}
+
+/* Small pieces go together, so that an event of a stream is one record and not three. */
 static lar_error write_tls(lar_stream *s, const struct iovec *iov, uint32_t count, bool *unsent) {
-    size_t unflushed = 0;
-    for (uint32_t i = 0; i < count; i++) {
-        for (size_t at = 0; at < iov[i].iov_len;) {
-            size_t n = iov[i].iov_len - at, room = TLS_SLICE_BYTES - unflushed;
-            if (n > room) n = room;
-            lar_error e = lar_tls_write(s->tls, lar_slice_of((const char *)iov[i].iov_base + at, n));
-            at += n;
-            unflushed += n;
-            if (!e && unflushed == TLS_SLICE_BYTES) {
-                e = flush_tls(s, unsent);
-                unflushed = 0;
-            }
-            if (e) return e;
+    char together[TLS_TOGETHER_BYTES];
+    size_t held = 0;
+    lar_error e = LAR_OK;
+    for (uint32_t i = 0; i < count && !e; i++) {
+        lar_slice piece = lar_slice_of(iov[i].iov_base, iov[i].iov_len);
+        if (piece.len > sizeof together - held) {
+            e = put_tls(s, lar_slice_of(together, held), unsent);
+            held = 0;
+        }
+        if (e) break;
+        if (piece.len > sizeof together) {
+            e = put_tls(s, piece, unsent);
+        } else if (piece.len) {
+            memcpy(together + held, piece.ptr, piece.len);
+            held += piece.len;
         }
     }
-    return flush_tls(s, unsent);
+    return e ? e : put_tls(s, lar_slice_of(together, held), unsent);
 }
 
 lar_error lar_stream_write(lar_stream *s, const struct iovec *iov, uint32_t count, lar_stream_write_mode mode,

@@ -139,7 +139,10 @@ static void end_of_input(lar_client *c) {
     switch (c->state) {
     case CLIENT_IDLE:
     case CLIENT_HEAD: linger(c); return;
-    case CLIENT_BODY: lar_exchange_abandon(c->exchange, LAR_END_CLIENT_GONE); return;
+    case CLIENT_BODY: /* cut; answers to earlier requests may still be on their way, so no reset */
+        c->exchange->error = LAR_CLIENT_GONE;
+        lar_exchange_finish(c->exchange, LAR_END_CLIENT_GONE, CLIENT_CLOSE);
+        return;
     case CLIENT_BUSY:
     case CLIENT_LINGER:
     case CLIENT_CLOSING: return;

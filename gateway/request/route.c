@@ -229,8 +229,10 @@ lar_error lar_route_tenant(const lar_config *c, const lar_http1_head *h, const l
     *out = (lar_tenant){.scope = payer_digest(h, digest_join(*salt, credential), &payers)};
     lar_digest d = lar_digest_of(credential);
     if (!c->key_count) {
-        if (payers) out->fingerprint = lar_digest_short(payers > 1 ? &out->scope : &d);
-        if (payers == 1) out->scope = digest_join(*salt, credential); /* the same key in either field is one tenant */
+        /* the same key is one tenant in whichever field it comes; a field that is no such key counts as it stands */
+        bool plain_key = payers == 1 && credential.len;
+        if (plain_key) out->scope = digest_join(*salt, credential);
+        if (payers) out->fingerprint = lar_digest_short(plain_key ? &d : &out->scope);
         return LAR_OK;
     }
     const lar_key_config *found = NULL;

@@ -256,8 +256,10 @@ void lar_lease_release(lar_lease *l) {
     c->lease = NULL;
     p_leased(p, -1);
     bool keep = c->answer_done && c->reusable && !c->extra_bytes && lar_stream_queued(&c->stream) == 0 && !p->closing;
-    if (keep && p->wait_first) {
-        lar_lease *next = p->wait_first;
+    if (keep && p->wait_first && lar_stream_stale(&c->stream)) keep = false; /* it ended with its answer */
+    lar_lease *next = p->wait_first;
+    while (next && next->fresh_only) next = next->next;
+    if (keep && next) {
         wait_remove(next);
         hand_over(c, next);
         return;

@@ -165,7 +165,15 @@ static void every_credential_that_goes_upstream_counts(void **state) {
     fixture *f = *state;
     lar_digest salt = lar_digest_of(LAR_SLICE("salt"));
     static lar_tenant_memo memo;
-    static const char *const rows[] = {"Authorization: Bearer dummy\r\n",
+    static const char *const rows[] = {"",
+                                       "x-goog-api-key: a\r\n",
+                                       "x-goog-api-key: b\r\n",
+                                       "Cookie: a=b\r\n",
+                                       "Cookie: a=c\r\n",
+                                       "x-auth-token: a\r\n",
+                                       "OpenAI-Project: a\r\n",
+                                       "OpenAI-Project: b\r\n",
+                                       "Authorization: Bearer dummy\r\n",
                                        "Authorization: Bearer dummy\r\nx-api-key: a\r\n",
                                        "Authorization: Bearer dummy\r\nx-api-key: b\r\n",
                                        "Authorization: Bearer dummy\r\nAuthorization: Bearer b\r\n",
