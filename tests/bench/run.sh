@@ -81,7 +81,7 @@ idle() {
 }
 
 load=$(cut -d' ' -f1 /proc/loadavg)
-if awk -v load="$load" 'BEGIN { exit !(load > 0.7) }'; then
+if awk -v before="$load" 'BEGIN { exit !(before > 0.7) }'; then
   echo "note: the load average is $load before the start: something else uses this machine, latencies will show it"
 fi
 start_peers || exit 1
