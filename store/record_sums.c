@@ -69,7 +69,8 @@ size_t lar_rollup_encode_key(const lar_rollup *r, uint8_t out[LAR_ROLLUP_KEY_MAX
 }
 
 static const uint8_t *take_name(const uint8_t *p, const uint8_t *end, char *out) {
-    if (!p || p == end || p[0] >= LAR_JREC_NAME_BYTES || (size_t)(end - p) < 1u + p[0]) return NULL;
+    if (!p || p == end || p[0] >= LAR_JREC_NAME_BYTES || (size_t)(end - p) < 1u + p[0] || memchr(p + 1, 0, p[0]))
+        return NULL;
     memset(out, 0, LAR_JREC_NAME_BYTES);
     memcpy(out, p + 1, p[0]);
     return p + 1 + p[0];
@@ -171,6 +172,7 @@ lar_error lar_block_decode(uint64_t block, lar_slice bytes, lar_block *out) {
     checksum_with_key(slice(key, 8), slice(p, 4), slice(p + 4, 16), sum);
     if (memcmp(sum, p + 20, 8) != 0) return LAR_CORRUPT;
     if (lar_bytes_get_le(p, 2) != LAR_BLOCK_VERSION) return LAR_VERSION;
+    if (lar_bytes_get_le(p + 2, 2) != LAR_BLOCK_BYTES) return LAR_CORRUPT;
     out->time_min = (int64_t)lar_bytes_get_le(p + 4, 8);
     out->time_max = (int64_t)lar_bytes_get_le(p + 12, 8);
     return LAR_OK;
