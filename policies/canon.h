@@ -25,18 +25,24 @@ typedef enum lar_canon_mode {
     LAR_CANON_ON
 } lar_canon_mode;
 
-/* Rules, one row each in rules.def: LAR_RULE(ID, name, default mode, text). */
+/* Rules, one row each in rules.def: LAR_RULE(ID, name, mode, text). */
 typedef enum lar_rule {
-#define LAR_RULE(id, name, on, text) LAR_RULE_##id,
+#define LAR_RULE(id, name, mode, text) LAR_RULE_##id,
 #include "policies/rules.def"
 #undef LAR_RULE
     LAR_RULE_COUNT
 } lar_rule;
 
+typedef enum lar_rule_mode {
+    LAR_RULE_MODE_OFF, /* edits once it is turned on by name */
+    LAR_RULE_MODE_ON,
+    LAR_RULE_MODE_LINT /* never edits: the linter reports it */
+} lar_rule_mode;
+lar_rule_mode lar_rule_mode_of(lar_rule r);
 const char *lar_rule_id(lar_rule r);   /* "LR001" */
 const char *lar_rule_name(lar_rule r); /* "volatile-clock" */
 const char *lar_rule_text(lar_rule r);
-/* Bit r: rule r is off unless it is turned on by name. */
+/* Bit r: rule r is off unless it is turned on by name, or never edits. */
 uint64_t lar_rules_off_default(void);
 /* By id or name; LAR_RULE_COUNT if unknown. */
 lar_rule lar_rule_find(lar_slice text);
@@ -61,7 +67,7 @@ typedef struct lar_finding {
 
 typedef struct lar_canon_options {
     lar_canon_mode mode;
-    uint64_t rules_off;  /* bit r set: rule r is off */
+    uint64_t rules_off;       /* bit r set: rule r is off */
     uint32_t facts_bytes_max; /* 0 = default 4096: bytes of one block of facts */
 } lar_canon_options;
 
@@ -89,14 +95,14 @@ typedef struct lar_canon_out {
     lar_splices splices; /* finished; empty = send the body as it is */
     lar_finding *findings;
     uint32_t finding_count;
-    uint64_t rules_fired;         /* bit r: rule r edited */
-    uint64_t rules_seen;          /* bit r: rule r found something */
-    uint64_t prefix_known_bytes;  /* predicted: bytes of the sent body up to the end of the last segment that was
+    uint64_t rules_fired;              /* bit r: rule r edited */
+    uint64_t rules_seen;               /* bit r: rule r found something */
+    uint64_t prefix_known_bytes;       /* predicted: bytes of the sent body up to the end of the last segment that was
                                      sent before with the same bytes in front */
-    uint32_t turn;                /* as in the view */
+    uint32_t turn;                     /* as in the view */
     uint32_t segments_known, segments; /* how deep the chain was known */
-    uint64_t prefix_hash;         /* fingerprint of the stable head (tools and system), for affinity and reports */
-    lar_canon_put *puts;          /* what lar_canon_commit stores */
+    uint64_t prefix_hash;              /* fingerprint of the stable head (tools and system), for affinity and reports */
+    lar_canon_put *puts;               /* what lar_canon_commit stores */
     uint32_t put_count;
 } lar_canon_out;
 

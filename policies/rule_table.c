@@ -1,13 +1,11 @@
 /* The rows of rules.def as an array; look-up by id or name. Any thread; no memory. */
 #include "policies/canon.h"
 
-enum { RULE_OFF, RULE_ON };
-
 static const struct {
     const char *id, *name, *text;
-    bool on;
+    lar_rule_mode mode;
 } rows[LAR_RULE_COUNT] = {
-#define LAR_RULE(id, name, on, text) {#id, #name, text, RULE_##on},
+#define LAR_RULE(id, name, mode, text) {#id, #name, text, LAR_RULE_MODE_##mode},
 #include "policies/rules.def"
 #undef LAR_RULE
 };
@@ -16,9 +14,11 @@ const char *lar_rule_id(lar_rule r) { return (unsigned)r < LAR_RULE_COUNT ? rows
 const char *lar_rule_name(lar_rule r) { return (unsigned)r < LAR_RULE_COUNT ? rows[r].name : ""; }
 const char *lar_rule_text(lar_rule r) { return (unsigned)r < LAR_RULE_COUNT ? rows[r].text : ""; }
 
+lar_rule_mode lar_rule_mode_of(lar_rule r) { return (unsigned)r < LAR_RULE_COUNT ? rows[r].mode : LAR_RULE_MODE_LINT; }
+
 uint64_t lar_rules_off_default(void) {
     uint64_t bits = 0;
-    for (int r = 0; r < LAR_RULE_COUNT; r++) bits |= rows[r].on ? 0 : 1ull << r;
+    for (int r = 0; r < LAR_RULE_COUNT; r++) bits |= rows[r].mode == LAR_RULE_MODE_ON ? 0 : 1ull << r;
     return bits;
 }
 

@@ -41,6 +41,8 @@ static lar_error read_rules(lar_loader *l, const char *path, const char *text, u
     lar_slice word;
     for (const char *rest = text; next_word(&rest, &word);) {
         lar_rule r = lar_rule_find(word);
+        if (r != LAR_RULE_COUNT && lar_rule_mode_of(r) == LAR_RULE_MODE_LINT)
+            return fail_row(l, path, "a rule that only `larder lint` reports: it never edits");
         if (r != LAR_RULE_COUNT) {
             *bits |= 1ull << r;
             continue;

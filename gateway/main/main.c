@@ -38,13 +38,8 @@ static int stats(int argc, char **argv) { return lar_command_stats(argc - 1, arg
 static int tail(int argc, char **argv) { return lar_command_tail(argc - 1, argv + 1); }
 static int export(int argc, char **argv) { return lar_command_export(argc - 1, argv + 1); }
 
-typedef enum rule_default { OFF, ON } rule_default;
-
-static const rule_default rule_defaults[LAR_RULE_COUNT] = {
-#define LAR_RULE(id, name, on, text) on,
-#include "policies/rules.def"
-#undef LAR_RULE
-};
+static const char *const mode_names[] = {
+    [LAR_RULE_MODE_OFF] = "OFF", [LAR_RULE_MODE_ON] = "ON", [LAR_RULE_MODE_LINT] = "LINT"};
 
 static int one_rule(const char *name) {
     lar_rule r = lar_rule_find(lar_slice_cstr(name));
@@ -61,9 +56,12 @@ static int one_rule(const char *name) {
         return LAR_EXIT_USAGE;
     }
     const char *id = lar_rule_id(r);
-    bool on = rule_defaults[r] == ON;
-    (void)printf("%s %s, %s by default (canon: {%s: [%s]} turns it %s)\n%s.\n", id, lar_rule_name(r), on ? "on" : "off",
-                 on ? "rules_off" : "rules_on", id, on ? "off" : "on", lar_rule_text(r));
+    bool on = lar_rule_mode_of(r) == LAR_RULE_MODE_ON;
+    if (lar_rule_mode_of(r) == LAR_RULE_MODE_LINT)
+        (void)printf("%s %s, reported by larder lint, never edited\n%s.\n", id, lar_rule_name(r), lar_rule_text(r));
+    else
+        (void)printf("%s %s, %s by default (canon: {%s: [%s]} turns it %s)\n%s.\n", id, lar_rule_name(r),
+                     on ? "on" : "off", on ? "rules_off" : "rules_on", id, on ? "off" : "on", lar_rule_text(r));
     (void)printf("What it finds, before and after, and why it is safe: docs/rules/%s.md\n", id);
     return LAR_EXIT_OK;
 }
@@ -72,8 +70,8 @@ static int rules(int argc, char **argv) {
     if (argc > 2) return (void)fprintf(stderr, "usage: larder rules [RULE]\n"), LAR_EXIT_USAGE;
     if (argc == 2) return one_rule(argv[1]);
     for (int i = 0; i < LAR_RULE_COUNT; i++)
-        (void)printf("%-6s  %-16s  %-3s  %s\n", lar_rule_id((lar_rule)i), lar_rule_name((lar_rule)i),
-                     rule_defaults[i] == ON ? "ON" : "OFF", lar_rule_text((lar_rule)i));
+        (void)printf("%-6s  %-20s  %-4s  %s\n", lar_rule_id((lar_rule)i), lar_rule_name((lar_rule)i),
+                     mode_names[lar_rule_mode_of((lar_rule)i)], lar_rule_text((lar_rule)i));
     return LAR_EXIT_OK;
 }
 

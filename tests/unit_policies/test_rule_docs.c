@@ -92,7 +92,8 @@ static void test_examples(void **state) {
         char title[256];
         assert_non_null(fgets(title, sizeof title, f));
         assert_non_null(strstr(title, lar_rule_name(r)));
-        done[r] = run_page(f, e->d_name) >= 2;
+        bool lint = lar_rule_mode_of(r) == LAR_RULE_MODE_LINT; /* test_lint_docs runs those */
+        done[r] = lint || run_page(f, e->d_name) >= 2;
         (void)fclose(f);
     }
     (void)closedir(d);
