@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "gateway/usage/usage.h"
 #include "policies/canon.h"
+#include "policies/provider.h"
 
 /* What is known of a provider: decides usage rule, default paths and whether larder may ask for stream usage. */
 typedef enum lar_profile {
@@ -31,6 +32,8 @@ typedef struct lar_profile_row {
     const char *auth_field; /* field that carries the upstream key: "authorization" or "x-api-key" */
 } lar_profile_row;
 const lar_profile_row *lar_profile_get(lar_profile p);
+/* The rules of its prefix cache: the provider of the profile's name. */
+const lar_provider *lar_profile_provider(lar_profile p);
 
 typedef struct lar_url {
     bool tls;

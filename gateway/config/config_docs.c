@@ -191,6 +191,30 @@ static const char markdown_tail[] =
     "\n"
     "A map of model names: what clients write, and what goes upstream. `aliases: {fast: deepseek-chat}`\n";
 
+/* "300 s", "300 to 1800 s"; what is not stated is said so. */
+static lar_error markdown_life(lar_buf *out, const lar_provider *p) {
+    if (!p->ttl_s) return lar_buf_add_slice(out, LAR_SLICE("not stated"));
+    if (p->ttl_max_s == p->ttl_s) return lar_buf_printf(out, "%u s", p->ttl_s);
+    if (p->ttl_max_s) return lar_buf_printf(out, "%u to %u s", p->ttl_s, p->ttl_max_s);
+    return lar_buf_printf(out, "%u s or longer", p->ttl_s);
+}
+
+/* What is known of each profile's prefix cache. */
+static lar_error markdown_caches(lar_buf *out) {
+    TRY(lar_buf_printf(out,
+                       "\nWhat is known of their prefix caches:\n\n| profile | rule | read first | shortest prefix "
+                       "| step | unused entries live | source |\n|---|---|---|---|---|---|---|\n"));
+    for (int i = 0; i < LAR_PROFILE_COUNT; i++) {
+        const lar_provider *p = lar_profile_provider((lar_profile)i);
+        TRY(lar_buf_printf(out, "| `%s` | %s | %s | %u tokens | %u | ", p->name, lar_cache_rule_name(p->rule),
+                           p->order == LAR_RENDER_TOOLS_FIRST ? "tools" : "system text", p->tokens_min,
+                           p->step_tokens));
+        TRY(markdown_life(out, p));
+        TRY(lar_buf_printf(out, " | %s, %s |\n", p->source, p->date));
+    }
+    return LAR_OK;
+}
+
 /* What a profile decides. */
 static lar_error markdown_profiles(lar_buf *out) {
     static const char *const counts[] = {[LAR_USAGE_BY_SPELLING] = "by the spelling of the answer's usage",
@@ -205,7 +229,7 @@ static lar_error markdown_profiles(lar_buf *out) {
         TRY(lar_buf_printf(out, "| `%s` | `%s` | %s | %s |\n", p->name, p->auth_field, counts[p->usage_rule],
                            p->inject_usage ? "on" : "off"));
     }
-    return LAR_OK;
+    return markdown_caches(out);
 }
 
 lar_error lar_config_markdown(lar_buf *out) {

@@ -1,4 +1,5 @@
 /* What is known of each provider, one row each, and the names of upstreams that need no profile.
+ * A profile says how to speak with a provider; how its cache works says the row of that name in policies/provider.c.
  * Called by the configuration loader and the request path; any thread; never blocks; no memory.
  * generic asks for the usage event of streams too, since without it nothing could be counted; a server that refuses the
  * field needs `inject_usage: off`. Anthropic's streams always carry usage and know no such field. */
@@ -26,6 +27,12 @@ static const struct {
 const lar_profile_row *lar_profile_get(lar_profile p) {
     LAR_ASSERT((unsigned)p < LAR_PROFILE_COUNT);
     return &rows[p];
+}
+
+const lar_provider *lar_profile_provider(lar_profile p) {
+    const lar_provider *found = lar_provider_find(lar_slice_cstr(lar_profile_get(p)->name));
+    LAR_ASSERT(found);
+    return found;
 }
 
 lar_profile lar_profile_of_host(const char *host) {

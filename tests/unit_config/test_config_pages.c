@@ -37,6 +37,7 @@ static void every_row_is_on_every_page(void **state) {
     }
     has(&markdown, "| `anthropic` | `x-api-key` | beside the prompt tokens | off |");
     has(&markdown, "| `deepseek` | `authorization` | inside the prompt tokens | on |");
+    has(&markdown, "| `deepseek` | units | system text | 0 tokens | 128 | ");
     static const char *const flags[] = {"--listen ", "--upstream ", "--profile ",
                                         "--canon ",  "--store ",    "--config FILE"};
     for (size_t i = 0; i < sizeof flags / sizeof *flags; i++) has(&help, flags[i]);
