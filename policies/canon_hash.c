@@ -68,7 +68,7 @@ static lar_hash tagged(lar_hash h, char tag) {
     return h;
 }
 
-static lar_error decoded_slice(lar_canon *c, uint32_t node, lar_slice *out) {
+lar_error lar_canon_decoded(lar_canon *c, uint32_t node, lar_slice *out) {
     lar_slice raw = lar_json_inner(c->json, node);
     *out = raw;
     if (!(c->json->nodes[node].flags & LAR_JSON_ESCAPED)) return LAR_OK;
@@ -127,7 +127,7 @@ lar_error lar_canon_hash_tree(lar_canon *c, uint32_t node, lar_hash *norm, lar_h
         case LAR_JSON_OBJECT: *p = object_pair(j, i, of, node); break;
         case LAR_JSON_ARRAY: *p = array_pair(j, i, of, node); break;
         case LAR_JSON_STRING: {
-            lar_error e = decoded_slice(c, i, &text);
+            lar_error e = lar_canon_decoded(c, i, &text);
             if (e) return e;
             p->norm = p->exact = tagged(lar_hash_of(text), TAG_STRING);
             break;
@@ -143,19 +143,14 @@ lar_error lar_canon_hash_tree(lar_canon *c, uint32_t node, lar_hash *norm, lar_h
     return LAR_OK;
 }
 
-/* Hash of a tool's bytes without its marker, which says something about the cache and nothing to the model. */
-static lar_hash tool_exact(const lar_canon *c, uint32_t node, lar_hash key) {
-    lar_canon_marker m = lar_canon_marker_read(c->json, node);
-    if (m.count != 1) return key;
-    lar_slice raw = lar_json_raw(c->json, node);
-    uint32_t at = c->json->nodes[node].start;
-    lar_hasher h;
-    lar_hasher_init(&h);
-    lar_hasher_add(&h, raw.ptr, m.cut_start - at);
-    lar_hasher_add(&h, raw.ptr + (m.cut_end - at), raw.len - (m.cut_end - at));
-    lar_hash bytes = lar_hasher_end(&h);
-    bytes.bytes[15] ^= (uint8_t)'T';
-    return bytes;
+/* True if the tool has a marker that is in no hash of its tree and may be none: a parameter can have that name. */
+static bool has_odd_marker(const lar_json *j, uint32_t tool) {
+    uint32_t own = 0;
+    for (uint32_t i = tool; i < j->nodes[tool].next; i++) {
+        if (!(j->nodes[i].flags & LAR_JSON_KEY) || !lar_json_eq(j, i, LAR_SLICE("cache_control"))) continue;
+        if (++own > 1 || j->nodes[i].depth != j->nodes[tool].depth + 1) return true;
+    }
+    return false;
 }
 
 lar_error lar_canon_hash_tool(lar_canon *c, uint32_t node, lar_hash *norm, lar_hash *exact) {
@@ -166,9 +161,8 @@ lar_error lar_canon_hash_tool(lar_canon *c, uint32_t node, lar_hash *norm, lar_h
         *exact = m->exact;
         return LAR_OK;
     }
-    lar_hash unused;
-    *exact = tool_exact(c, node, key);
-    lar_error e = lar_canon_hash_tree(c, node, norm, &unused);
+    lar_error e = lar_canon_hash_tree(c, node, norm, exact);
+    if (has_odd_marker(c->json, node)) *exact = key;
     if (!e && c->in->cache)
         memo_add(c->in->cache, &(memo_entry){.key = key, .norm = *norm, .exact = *exact, .text_node = LAR_JSON_NONE});
     return e;

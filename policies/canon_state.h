@@ -90,8 +90,11 @@ LAR_MUST_USE lar_error lar_canon_hash_tree(lar_canon *c, uint32_t node, lar_hash
 LAR_MUST_USE lar_error lar_canon_hash_segment(lar_canon *c, uint32_t i);
 /* Work to hash the value `node`; UINT32_MAX if it is more than LAR_CANON_WORK_MAX. */
 uint32_t lar_canon_work(const lar_json *j, uint32_t node);
-/* Element of tools: order-free hash, and hash of its bytes without its cache_control. */
+/* Element of tools: order-free hash, and hash with the order of members, both without its cache_control. A tool with
+ * more than one, or with one deeper inside, counts by its bytes. */
 LAR_MUST_USE lar_error lar_canon_hash_tool(lar_canon *c, uint32_t node, lar_hash *norm, lar_hash *exact);
+/* The decoded text of a string: in the body, or in a buffer that holds it until the next call. */
+LAR_MUST_USE lar_error lar_canon_decoded(lar_canon *c, uint32_t node, lar_slice *out);
 /* The texts of a segment's content, in order. *count is 0 and *units NULL if there are none or too many. */
 LAR_MUST_USE lar_error lar_canon_units_read(lar_canon *c, uint32_t segment, lar_canon_unit **units, uint32_t *count);
 /* Norm, exact, recipe and text_node of a segment from its units. */
@@ -108,6 +111,7 @@ void lar_canon_memo_put(lar_canon *c, uint32_t segment);
 /* The cache_control members of a tool; spans only where there is exactly one. */
 typedef struct lar_canon_marker {
     uint32_t count;
+    uint32_t key;                /* node of the last one's name, or NONE */
     lar_slice member;            /* name and value */
     uint32_t cut_start, cut_end; /* what goes with it when it is taken out */
     uint32_t insert_at;          /* behind the last other member */
@@ -118,8 +122,16 @@ lar_canon_marker lar_canon_marker_read(const lar_json *j, uint32_t tool);
 /* False if a tool has two, or one deeper inside, or if there are some and not every tool could hold one: then no tool
  * must change its place. */
 bool lar_canon_markers_movable(const lar_json *j, uint32_t tools);
+/* One element of tools and how it is sent. */
+typedef struct lar_canon_tool {
+    uint32_t node;
+    lar_hash norm, exact;
+    lar_slice text; /* an object with members, without its marker; ptr NULL: the client's own bytes */
+    bool taken;
+} lar_canon_tool;
+
 /* Puts `tool` where `place` stands, with the marker that `place` has. */
-LAR_MUST_USE lar_error lar_canon_tool_place(const lar_json *j, uint32_t place, uint32_t tool, lar_splices *to);
+LAR_MUST_USE lar_error lar_canon_tool_place(lar_canon *c, uint32_t place, const lar_canon_tool *tool);
 
 /* -- canon_memory.c ------------------------------------------------------------------------------- */
 
@@ -144,6 +156,8 @@ LAR_MUST_USE lar_error lar_rule_billing_nonce(lar_canon *c, lar_canon_unit *u, u
 LAR_MUST_USE lar_error lar_rule_volatile_clock(lar_canon *c);
 /* LR003: hashes the tools and sends a known set in its order. Needs hash_template. */
 LAR_MUST_USE lar_error lar_rule_tool_order(lar_canon *c);
+/* LR010: gives known tools the order of members in which they were first sent: fills `text`, corrects `exact`. */
+LAR_MUST_USE lar_error lar_rule_tool_form(lar_canon *c, lar_canon_tool *tools, uint32_t count);
 /* LR004: gives a segment with one text the remembered form `want`. */
 LAR_MUST_USE lar_error lar_rule_text_form(lar_canon *c, uint32_t segment, lar_slice want);
 

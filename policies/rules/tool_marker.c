@@ -8,7 +8,7 @@
 static bool is_marker(const lar_json *j, uint32_t key) { return lar_json_eq(j, key, LAR_SLICE("cache_control")); }
 
 lar_canon_marker lar_canon_marker_read(const lar_json *j, uint32_t tool) {
-    lar_canon_marker m = {.count = 0};
+    lar_canon_marker m = {.key = LAR_JSON_NONE};
     if (!lar_json_is(j, tool, LAR_JSON_OBJECT)) return m;
     uint32_t last = LAR_JSON_NONE, before = LAR_JSON_NONE, key = LAR_JSON_NONE, behind = LAR_JSON_NONE;
     for (uint32_t k = lar_json_first(j, tool); k != LAR_JSON_NONE; k = lar_json_after(j, tool, k)) {
@@ -21,6 +21,7 @@ lar_canon_marker lar_canon_marker_read(const lar_json *j, uint32_t tool) {
             last = k;
         }
     }
+    m.key = key;
     m.lonely = last == LAR_JSON_NONE;
     m.insert_at = m.lonely ? j->nodes[tool].start + 1 : j->nodes[last + 1].end;
     if (m.count != 1) return m;
@@ -56,10 +57,21 @@ static void add(pieces *p, const lar_json *j, uint32_t start, uint32_t end) {
     if (start < end) p->list[p->count++] = lar_slice_of(j->body.ptr + start, end - start);
 }
 
-lar_error lar_canon_tool_place(const lar_json *j, uint32_t place, uint32_t tool, lar_splices *to) {
-    const lar_json_node *at = &j->nodes[place], *n = &j->nodes[tool];
-    lar_canon_marker own = lar_canon_marker_read(j, tool), wanted = lar_canon_marker_read(j, place);
-    if (lar_slice_eq(own.member, wanted.member)) return lar_splices_add(to, at->start, at->end, lar_json_raw(j, tool));
+/* A tool in other words than the client's. */
+static lar_error place_text(lar_canon *c, const lar_json_node *at, lar_slice text, const lar_canon_marker *wanted) {
+    if (wanted->count == 0) return lar_splices_add(&c->out->splices, at->start, at->end, text);
+    lar_slice all = lar_arena_printf(c->arena, "%.*s,%.*s}", (int)text.len - 1, text.ptr, LAR_FMT(wanted->member));
+    return all.ptr ? lar_splices_add(&c->out->splices, at->start, at->end, all) : LAR_NO_MEMORY;
+}
+
+lar_error lar_canon_tool_place(lar_canon *c, uint32_t place, const lar_canon_tool *tool) {
+    const lar_json *j = c->json;
+    lar_splices *to = &c->out->splices;
+    const lar_json_node *at = &j->nodes[place], *n = &j->nodes[tool->node];
+    lar_canon_marker own = lar_canon_marker_read(j, tool->node), wanted = lar_canon_marker_read(j, place);
+    if (tool->text.ptr) return place_text(c, at, tool->text, &wanted);
+    if (lar_slice_eq(own.member, wanted.member))
+        return lar_splices_add(to, at->start, at->end, lar_json_raw(j, tool->node));
     pieces p = {.count = 0};
     uint32_t from = n->start;
     if (own.count) {

@@ -1,5 +1,6 @@
 /* LR003: a known set of tools goes out in the order in which it was first sent.
- * Called by canon.c once the head is read; never blocks. Remembered in the scope:
+ * Called by canon.c once the head is read; gives the tools to tool_form.c first, then writes both rules' edits; never
+ * blocks. Remembered in the scope:
  *   O  set of tools -> its order     Q  template of the head -> the order of the last new set
  * A new set that holds the last one whole keeps that order in front, new tools behind it, so that the
  * prefix lives on when tools are added. Invariants: 1. the bytes of each tool stay the client's own; only
@@ -11,12 +12,8 @@
 
 enum { VERSION = 1, TOOLS_MAX = 1024, HEAD_BYTES = 1 };
 
-typedef struct tool {
-    uint32_t node;
-    uint64_t id; /* of the order-free hash */
-    lar_hash exact;
-    bool taken;
-} tool;
+/* Of the order-free hash. */
+static uint64_t id_of(const lar_canon_tool *t) { return lar_hash_low(t->norm); }
 
 static int by_value(const void *a, const void *b) {
     uint64_t x, y;
@@ -25,8 +22,8 @@ static int by_value(const void *a, const void *b) {
     return x < y ? -1 : x > y;
 }
 
-static lar_hash set_hash(const tool *tools, uint32_t n, uint64_t *sorted) {
-    for (uint32_t i = 0; i < n; i++) sorted[i] = tools[i].id;
+static lar_hash set_hash(const lar_canon_tool *tools, uint32_t n, uint64_t *sorted) {
+    for (uint32_t i = 0; i < n; i++) sorted[i] = id_of(&tools[i]);
     qsort(sorted, n, sizeof *sorted, by_value);
     return lar_hash_of(lar_slice_of((const char *)sorted, n * sizeof *sorted));
 }
@@ -39,7 +36,7 @@ static uint64_t order_at(lar_slice value, uint32_t i) {
 
 /* order[p] = index of the tool to send at place p, after the remembered order; false unless every remembered
  * tool is there. Tools not remembered follow in their own order. */
-static bool apply_order(tool *tools, uint32_t n, lar_slice value, uint32_t *order) {
+static bool apply_order(lar_canon_tool *tools, uint32_t n, lar_slice value, uint32_t *order) {
     if (value.len < HEAD_BYTES || value.ptr[0] != VERSION || (value.len - HEAD_BYTES) % 8) return false;
     uint32_t known = (uint32_t)((value.len - HEAD_BYTES) / 8), place = 0, hint = 0;
     if (known > n) return false;
@@ -47,7 +44,7 @@ static bool apply_order(tool *tools, uint32_t n, lar_slice value, uint32_t *orde
     for (uint32_t k = 0; k < known; k++) {
         uint64_t id = order_at(value, k);
         uint32_t i = hint, tried = 0; /* an order that did not change is walked in one go */
-        while (tried < n && (tools[i].taken || tools[i].id != id)) i = i + 1 == n ? 0 : i + 1, tried++;
+        while (tried < n && (tools[i].taken || id_of(&tools[i]) != id)) i = i + 1 == n ? 0 : i + 1, tried++;
         if (tried == n) return false;
         tools[i].taken = true;
         order[place++] = i;
@@ -59,26 +56,31 @@ static bool apply_order(tool *tools, uint32_t n, lar_slice value, uint32_t *orde
     return true;
 }
 
-static lar_error remember(lar_canon *c, lar_hash set, const tool *tools, const uint32_t *order) {
+static lar_error remember(lar_canon *c, lar_hash set, const lar_canon_tool *tools, const uint32_t *order) {
     uint32_t n = c->json->nodes[c->view->tools].count;
     char *value = lar_arena_alloc(c->arena, HEAD_BYTES + (size_t)n * 8);
     if (!value) return LAR_NO_MEMORY;
     value[0] = VERSION;
-    for (uint32_t p = 0; p < n; p++) memcpy(value + HEAD_BYTES + (size_t)p * 8, &tools[order[p]].id, 8);
+    for (uint32_t p = 0; p < n; p++) {
+        uint64_t id = id_of(&tools[order[p]]);
+        memcpy(value + HEAD_BYTES + (size_t)p * 8, &id, 8);
+    }
     lar_slice v = lar_slice_of(value, HEAD_BYTES + (size_t)n * 8);
     lar_error e = lar_canon_put_value(c, 'O', set, v);
     return e ? e : lar_canon_put_value(c, 'Q', c->hash_template, v);
 }
 
-static lar_error permute(lar_canon *c, const tool *tools, const uint32_t *order, uint32_t n) {
+/* Tools that change their place, their form or both. */
+static lar_error permute(lar_canon *c, const lar_canon_tool *tools, const uint32_t *order, uint32_t n) {
     lar_error e = LAR_OK;
     for (uint32_t p = 0; p < n && !e; p++) {
-        if (order[p] != p) e = lar_canon_tool_place(c->json, tools[p].node, tools[order[p]].node, &c->out->splices);
+        const lar_canon_tool *t = &tools[order[p]];
+        if (order[p] != p || t->text.ptr) e = lar_canon_tool_place(c, tools[p].node, t);
     }
     return e;
 }
 
-static lar_error recall_order(lar_canon *c, tool *tools, uint32_t n, uint32_t *order) {
+static lar_error recall_order(lar_canon *c, lar_canon_tool *tools, uint32_t n, uint32_t *order) {
     lar_hash set = c->tools_norm;
     bool known = lar_canon_get(c, 'O', set) && c->value.len == HEAD_BYTES + (size_t)n * 8 &&
                  apply_order(tools, n, lar_buf_slice(&c->value), order);
@@ -101,8 +103,7 @@ static lar_error recall_order(lar_canon *c, tool *tools, uint32_t n, uint32_t *o
     if (!apply) {
         for (uint32_t i = 0; i < n; i++) order[i] = i; /* what is sent is what gets remembered */
     }
-    if (!e && !known) e = remember(c, set, tools, order);
-    return e ? e : permute(c, tools, order, n);
+    return !e && !known ? remember(c, set, tools, order) : e;
 }
 
 lar_error lar_rule_tool_order(lar_canon *c) {
@@ -113,22 +114,20 @@ lar_error lar_rule_tool_order(lar_canon *c) {
         c->tools_norm = c->tools_exact = lar_hash_of(lar_json_raw(j, array));
         return LAR_OK;
     }
-    tool *tools = lar_arena_alloc(c->arena, n * sizeof *tools);
+    lar_canon_tool *tools = lar_arena_alloc(c->arena, n * sizeof *tools);
     uint32_t *order = lar_arena_alloc(c->arena, n * sizeof *order);
     uint64_t *sorted = lar_arena_alloc(c->arena, n * sizeof *sorted);
     if (!tools || !order || !sorted) return LAR_NO_MEMORY;
     uint32_t i = 0;
     for (uint32_t t = lar_json_first(j, array); t != LAR_JSON_NONE; t = lar_json_after(j, array, t), i++) {
-        lar_hash norm;
-        tools[i] = (tool){.node = t};
-        lar_error e = lar_canon_hash_tool(c, t, &norm, &tools[i].exact);
+        tools[i] = (lar_canon_tool){.node = t};
+        lar_error e = lar_canon_hash_tool(c, t, &tools[i].norm, &tools[i].exact);
         if (e) return e;
-        tools[i].id = lar_hash_low(norm);
         order[i] = i;
     }
     c->tools_norm = set_hash(tools, n, sorted);
-    lar_error e = LAR_OK;
-    if (lar_canon_rule_on(c, LAR_RULE_LR003) && n > 1 && c->in->memory) e = recall_order(c, tools, n, order);
+    lar_error e = lar_rule_tool_form(c, tools, n);
+    if (!e && lar_canon_rule_on(c, LAR_RULE_LR003) && n > 1 && c->in->memory) e = recall_order(c, tools, n, order);
     for (uint32_t p = 0; p < n; p++) c->tools_exact = lar_hash_join(c->tools_exact, tools[order[p]].exact);
-    return e;
+    return e ? e : permute(c, tools, order, n);
 }

@@ -12,7 +12,7 @@
 #include "demo_json.h"
 
 bool demo_kind_find(const char *name, demo_kind *out) {
-    static const char *const names[] = {"clean", "clock", "billing", "tool_order", "text_form", "mixed"};
+    static const char *const names[] = {"clean", "clock", "billing", "tool_order", "text_form", "mixed", "schema_keys"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         if (strcmp(name, names[i]) != 0) continue;
         *out = (demo_kind)i;
@@ -77,11 +77,60 @@ void demo_kind_system(demo_kind kind, lar_slice text, const demo_moment *m, uint
     switch (kind) {
     case DEMO_KIND_CLOCK: add_clock(text, m, out); break;
     case DEMO_KIND_BILLING:
-        demo_putf(&out->text, "x-acme-billing-header: acme_version=2.1.%u; acme_entrypoint=cli; cch=%05x;\n", m->call % 3,
-                  demo_random(random, 1u << 20));
+        demo_putf(&out->text, "x-acme-billing-header: acme_version=2.1.%u; acme_entrypoint=cli; cch=%05x;\n",
+                  m->call % 3, demo_random(random, 1u << 20));
         demo_put(&out->text, text);
         break;
     case DEMO_KIND_TEXT_FORM: reform(text, random, &out->text); break;
     default: demo_put(&out->text, text); break;
+    }
+}
+
+enum { SHUFFLE_DEPTH_MAX = 16, SHUFFLE_MEMBERS_MAX = 64 };
+
+/* A container that is being printed. */
+typedef struct open_container {
+    lar_slice keys[SHUFFLE_MEMBERS_MAX], values[SHUFFLE_MEMBERS_MAX];
+    uint32_t count, next;
+    bool object;
+} open_container;
+
+/* False if it is none, or too large or deep to be taken apart. */
+static bool open_up(open_container *c, lar_slice value, uint32_t depth, uint64_t *random) {
+    *c = (open_container){.object = value.len && value.ptr[0] == '{'};
+    if (depth == SHUFFLE_DEPTH_MAX || !(c->object || demo_json_is_array(value))) return false;
+    demo_json_iter it = demo_json_open(value);
+    lar_slice key = {0}, one;
+    while (demo_json_next(&it, &key, &one)) {
+        if (c->count == SHUFFLE_MEMBERS_MAX) return false;
+        c->keys[c->count] = key;
+        c->values[c->count++] = one;
+    }
+    for (uint32_t i = c->count; c->object && i > 1; i--) {
+        uint32_t o = demo_random(random, i);
+        lar_slice k = c->keys[i - 1], v = c->values[i - 1];
+        c->keys[i - 1] = c->keys[o];
+        c->values[i - 1] = c->values[o];
+        c->keys[o] = k;
+        c->values[o] = v;
+    }
+    return true;
+}
+
+void demo_kind_shuffle(lar_slice value, uint64_t *random, lar_buf *out) {
+    static const char *const border[2][2] = {{"[", "]"}, {"{", "}"}};
+    open_container stack[SHUFFLE_DEPTH_MAX + 1];
+    uint32_t depth = 0;
+    while (true) {
+        if (open_up(&stack[depth], value, depth, random))
+            demo_put(out, lar_slice_cstr(border[stack[depth++].object][0]));
+        else demo_put(out, value);
+        while (depth && stack[depth - 1].next == stack[depth - 1].count)
+            demo_put(out, lar_slice_cstr(border[stack[--depth].object][1]));
+        if (!depth) return;
+        open_container *c = &stack[depth - 1];
+        if (c->next) DEMO_PUT(out, ", ");
+        if (c->object) demo_putf(out, "\"%.*s\": ", LAR_FMT(c->keys[c->next]));
+        value = c->values[c->next++];
     }
 }

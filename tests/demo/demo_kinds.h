@@ -14,7 +14,8 @@ typedef enum demo_kind {
     DEMO_KIND_BILLING,    /* a billing header with a nonce before the system text */
     DEMO_KIND_TOOL_ORDER, /* tools in another order each time */
     DEMO_KIND_TEXT_FORM,  /* now and then a BOM, CR LF, blanks at the end */
-    DEMO_KIND_MIXED       /* several clients, each sloppy in one of these ways */
+    DEMO_KIND_MIXED,      /* several clients, each sloppy in one of the four ways above */
+    DEMO_KIND_SCHEMA_KEYS /* members of tools in another order each time */
 } demo_kind;
 
 bool demo_kind_find(const char *name, demo_kind *out);
@@ -36,5 +37,8 @@ typedef struct demo_system_out {
     lar_buf text, kept;
 } demo_system_out;
 void demo_kind_system(demo_kind kind, lar_slice text, const demo_moment *m, uint64_t *random, demo_system_out *out);
+
+/* Appends the JSON text with the members of every object in a random order; ", " and ": " between. */
+void demo_kind_shuffle(lar_slice value, uint64_t *random, lar_buf *out);
 
 #endif

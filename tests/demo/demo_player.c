@@ -21,7 +21,7 @@ enum { MESSAGES_MAX = 512, TOOLS_MAX = 64, FAULTS_SHOWN = 20 };
 
 static const char usage_text[] =
     "demo_player --url http://HOST:PORT/v1 [options] conversations.jsonl...\n"
-    "  --kind KIND        clean, clock, billing, tool_order, text_form, mixed (default clean)\n"
+    "  --kind KIND        clean, clock, billing, tool_order, text_form, mixed, schema_keys (default clean)\n"
     "  --control URL      the demo upstream itself: recorded answers are planned there before each call\n"
     "  --reset            forget the upstream's cache and log first (needs --control)\n"
     "  --check-bodies     look at what reached the upstream: clean bodies must be the same byte for byte, in the\n"
@@ -79,7 +79,7 @@ static bool has_role(lar_slice m, const char *role) {
 
 static void put_system(player *p, const conversation *v, lar_slice m, const demo_moment *at) {
     demo_kind kind = demo_kind_of(p->o.kind, v->index);
-    if (kind == DEMO_KIND_CLEAN || kind == DEMO_KIND_TOOL_ORDER) {
+    if (kind == DEMO_KIND_CLEAN || kind == DEMO_KIND_TOOL_ORDER || kind == DEMO_KIND_SCHEMA_KEYS) {
         demo_put(&p->body, m);
         return;
     }
@@ -104,7 +104,9 @@ static void put_tools(player *p, const conversation *v) {
     DEMO_PUT(&p->body, ", \"tools\": [");
     for (uint32_t i = 0; i < v->tool_count; i++) {
         if (i) DEMO_PUT(&p->body, ", ");
-        demo_put(&p->body, v->tools[order[i]]);
+        if (demo_kind_of(p->o.kind, v->index) == DEMO_KIND_SCHEMA_KEYS)
+            demo_kind_shuffle(v->tools[order[i]], &p->random, &p->body);
+        else demo_put(&p->body, v->tools[order[i]]);
     }
     DEMO_PUT(&p->body, "]");
 }
@@ -233,6 +235,24 @@ static bool holds_kept(const player *p, lar_slice got) {
     return false;
 }
 
+/* True if the tool, or one with the same members in any order, was sent: then their bytes are the same ones sorted. */
+static bool same_bytes(lar_slice a, lar_slice b) {
+    int32_t count[256] = {0};
+    for (size_t i = 0; i < a.len; i++) count[(uint8_t)a.ptr[i]]++;
+    for (size_t i = 0; i < b.len; i++) count[(uint8_t)b.ptr[i]]--;
+    for (int i = 0; i < 256; i++)
+        if (count[i]) return false;
+    return true;
+}
+
+static bool holds_tool(lar_slice got, lar_slice tool) {
+    lar_slice one;
+    demo_json_iter it = demo_json_open(demo_json_get(got, "tools"));
+    while (demo_json_next(&it, NULL, &one))
+        if (same_bytes(one, tool)) return true;
+    return false;
+}
+
 static void check_parts(player *p, const conversation *v, uint32_t call, uint32_t upto) {
     lar_slice got = lar_buf_slice(&p->text);
     if (!demo_json_is_object(got)) {
@@ -246,11 +266,10 @@ static void check_parts(player *p, const conversation *v, uint32_t call, uint32_
         lar_slice content = demo_json_get(m, "content");
         if (!has_role(m, "user") || !demo_json_is_string(content)) continue;
         /* Without its closing quote: facts may follow it. */
-        if (!holds(got, lar_slice_of(content.ptr, content.len - 1)))
-            fault(p, v, call, "user text lost");
+        if (!holds(got, lar_slice_of(content.ptr, content.len - 1))) fault(p, v, call, "user text lost");
     }
     for (uint32_t i = 0; i < v->tool_count; i++)
-        if (!holds(got, v->tools[i])) fault(p, v, call, "a tool changed");
+        if (!holds_tool(got, v->tools[i])) fault(p, v, call, "a tool changed");
     if (!holds_kept(p, got)) fault(p, v, call, "the clock's value is lost");
 }
 
@@ -428,11 +447,12 @@ static options parse(int argc, char **argv) {
 
 static void print_sums(const player *p) {
     double rate = p->prompt ? (double)p->hit / (double)p->prompt : 0.0;
-    const char *format = p->o.json
-        ? "{\"calls\":%llu,\"prompt_tokens\":%llu,\"hit_tokens\":%llu,\"miss_tokens\":%llu,\"completion_tokens\":%llu,"
-          "\"answers_without_usage\":%llu,\"faults\":%llu,\"hit_rate\":%.4f}\n"
-        : "calls=%llu prompt_tokens=%llu hit_tokens=%llu miss_tokens=%llu completion_tokens=%llu "
-          "answers_without_usage=%llu faults=%llu hit_rate=%.4f\n";
+    const char *format =
+        p->o.json
+            ? "{\"calls\":%llu,\"prompt_tokens\":%llu,\"hit_tokens\":%llu,\"miss_tokens\":%llu,\"completion_tokens\":%llu,"
+              "\"answers_without_usage\":%llu,\"faults\":%llu,\"hit_rate\":%.4f}\n"
+            : "calls=%llu prompt_tokens=%llu hit_tokens=%llu miss_tokens=%llu completion_tokens=%llu "
+              "answers_without_usage=%llu faults=%llu hit_rate=%.4f\n";
     printf(format, (unsigned long long)p->calls, (unsigned long long)p->prompt, (unsigned long long)p->hit,
            (unsigned long long)p->miss, (unsigned long long)p->output, (unsigned long long)p->no_usage,
            (unsigned long long)p->faults, rate);

@@ -4,7 +4,7 @@
  * 3. a user's words are all there, in their order, whatever was appended;
  * 4. report mode edits nothing; an error leaves nothing to edit;
  * 5. clocks found in a text lie inside it, whatever is left of the budget;
- * 6. of the tools, the same places carry cache_control.
+ * 6. of the tools, the same places carry cache_control, and all together have the same bytes, blanks and commas aside.
  * Memory: a small table per input, with values that can be damaged (byte 0, high bit). */
 #include "base/splice.h"
 #include "policies/canon.h"
@@ -82,11 +82,20 @@ static void check_members(const lar_json *a, const lar_json *b) {
 
 static bool marked(const lar_json *j, uint32_t tool) { return lar_json_get(j, tool, "cache_control") != LAR_JSON_NONE; }
 
+/* Members and tools change places, nothing else; a moved marker needs a comma elsewhere. */
+static void check_bytes(lar_slice a, lar_slice b) {
+    int32_t count[256] = {0};
+    for (size_t i = 0; i < a.len; i++) count[(uint8_t)a.ptr[i]]++;
+    for (size_t i = 0; i < b.len; i++) count[(uint8_t)b.ptr[i]]--;
+    for (int i = '!'; i < 256; i++) FUZZ_CHECK(i == ',' || count[i] == 0);
+}
+
 static void check_tools(const lar_json *a, uint32_t tools_a, const lar_json *b, uint32_t tools_b) {
     FUZZ_CHECK(a->nodes[tools_a].count == b->nodes[tools_b].count);
     uint32_t x = lar_json_first(a, tools_a), y = lar_json_first(b, tools_b);
     for (; x != LAR_JSON_NONE; x = lar_json_after(a, tools_a, x), y = lar_json_after(b, tools_b, y))
         FUZZ_CHECK(marked(a, x) == marked(b, y));
+    check_bytes(lar_json_raw(a, tools_a), lar_json_raw(b, tools_b));
 }
 
 static void check_sent(const lar_request_view *a, lar_slice sent, lar_arena *arena) {

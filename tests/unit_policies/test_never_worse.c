@@ -3,7 +3,8 @@
  *
  * Random conversations run interleaved: several prompts, tools, turns, tool rounds, regenerated answers, edited
  * messages, conversations that begin alike. Their traffic is broken at random: clocks that tick, stand still for
- * a while or are constant per conversation; tools in any order; line ends, BOM, blanks; billing nonces.
+ * a while or are constant per conversation; tools and their members in any order; line ends, BOM,
+ * blanks; billing nonces.
  * Each request is rendered as a model reads it, system first and tools first, and compared with all before. Where the
  * last tool carries cache_control, which no model reads, the last tool that is sent must carry it.
  * What is shared is counted without blanks and BOMs, so that CR LF sent as LF is no loss, and up to 4 bytes by which
@@ -41,7 +42,7 @@ typedef enum tick { TICK_NONE, TICK_ALWAYS, TICK_SLOW, TICK_CONVERSATION } tick;
 typedef struct breakage {
     tick clock;
     uint32_t clock_place, clock_form; /* front, middle, end; see print_clock */
-    bool tools, lines, user_blanks, billing, marker;
+    bool tools, members, lines, user_blanks, billing, marker;
 } breakage;
 
 typedef struct message {
@@ -122,12 +123,13 @@ static void print_tools(lar_buf *out, uint32_t set, const breakage *brk, rng *r)
     }
     add(out, "\"tools\":[");
     for (uint32_t i = 0; i < n; i++) {
-        assert_int_equal(
-            lar_buf_printf(
-                out,
-                "%s{\"type\":\"function\",\"function\":{\"name\":\"tool_%u_%u\",\"description\":\"Does thing %u\"}%s}",
-                i ? ", " : "", set, order[i], order[i], brk->marker && i + 1 == n ? MARKER : ""),
-            LAR_OK);
+        /* both begin alike, as the names of two sets do */
+        static const char *const forms[] = {
+            "%s{\"name\":\"tool_%u_%u\",\"description\":\"Does %u\",\"input_schema\":{\"type\":\"object\",\"a\":{}}%s}",
+            "%s{\"name\":\"tool_%u_%u\",\"description\":\"Does %u\",\"input_schema\":{\"a\":{},\"type\":\"object\"}%s}"};
+        assert_int_equal(lar_buf_printf(out, forms[brk->members ? pick(r, 2) : 0], i ? ", " : "", set, order[i],
+                                        order[i], brk->marker && i + 1 == n ? MARKER : ""),
+                         LAR_OK);
     }
     add(out, "]");
 }
@@ -285,6 +287,7 @@ static void one_run(uint64_t seed, uint64_t *raw_sum, uint64_t *via_sum) {
                   .lines = pick(&r, 2),
                   .user_blanks = pick(&r, 2),
                   .billing = pick(&r, 3) == 0,
+                  .members = seed % 2 == 0,
                   .marker = seed % 3 == 0};
     harness h;
     harness_init(&h);
