@@ -1,9 +1,10 @@
 /* The rows of providers: whole, findable, and right where a number decides what is told to people. */
-#include <cmocka.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#include <cmocka.h>
 
 #include "policies/provider.h"
 
