@@ -1,12 +1,5 @@
-/* The prefix caches of three hosted APIs, as their own guides describe them, on pseudo-tokens.
- *
- *   vllm16    whole blocks of 16 tokens of the longest prefix seen before
- *   openai    the longest known prefix of at least 1024 tokens, in steps of 128
- *   deepseek  a hit must hold a stored unit whole. Units end at the end of a prompt, at the end of an answer, at a
- *             prefix found common to two earlier prompts, and every 2048 tokens; reported in steps of 128
- *
- * A pseudo-token is a run of up to 5 ASCII letters, up to 3 digits, one CJK character, a run of white space, or any
- * other single character: about four characters, the same for everybody, so that ratios mean something. */
+/* The prefix cache of the demo upstream: one of three hosted APIs', as policies/cachesim.h simulates them on
+ * pseudo-tokens (policies/tokens.h), or none. */
 #ifndef LARDER_TESTS_DEMO_CACHE_H
 #define LARDER_TESTS_DEMO_CACHE_H
 
