@@ -171,7 +171,7 @@ class Larder(Process):
 
 
 def get(address, path):
-    c = http.client.HTTPConnection(*address, timeout=20)
+    c = http.client.HTTPConnection(*address, timeout=60) # the log of a slow build on a busy machine
     try:
         c.request("GET", path, headers={"Connection": "close"})
         r = c.getresponse()
