@@ -27,43 +27,45 @@ MACHINE uint64_t escaped_bytes(uint64_t backslash, uint64_t *carry) {
     return (even ^ ends << 1) & follows;
 }
 
-/* `escaped` bytes of the string must be escape letters, and four hex digits follow each 'u'. */
-MACHINE bool escapes_are_good(chunk c, uint64_t escaped, uint64_t inside, uint64_t *hex_carry) {
-    if (escaped & ~chunk_escapes(c)) return false;
-    uint64_t u = escaped ? escaped & chunk_u(c) : 0;
-    uint64_t wanted = *hex_carry | u << 1 | u << 2 | u << 3 | u << 4;
-    *hex_carry = u >> 63 | u >> 62 | u >> 61 | u >> 60;
-    return !wanted || !(wanted & inside & ~chunk_hex(c));
+/* Four hex digits follow each 'u' of an escape; the bits of those that do not. */
+MACHINE uint64_t hex_is_bad(chunk c, uint64_t u, uint64_t inside, uint64_t *carry) {
+    uint64_t wanted = *carry | u << 1 | u << 2 | u << 3 | u << 4;
+    *carry = u >> 63 | u >> 62 | u >> 61 | u >> 60;
+    return wanted & inside & ~chunk_hex(c);
 }
 
 /* p is behind the opening quote. Returns the closing quote, or NULL if anything is wrong. */
 static MACHINE_TARGET __attribute__((noinline)) const unsigned char *scan_long(const unsigned char *p,
                                                                                const unsigned char *end,
                                                                                uint8_t *flags) {
-    uint64_t escape_carry = 0, hex_carry = 0, high_carry = 0;
+    uint64_t escape_carry = 0, hex_carry = 0, slashes = 0, any_escaped = 0, high = 0;
     utf8_state utf8 = utf8_start();
     for (; p < end; p += 64) {
         chunk c = chunk_load(p, (size_t)(end - p));
         marks m = chunk_marks(c);
-        uint64_t quote = m.quote, escaped = 0;
-        if (m.backslash | escape_carry) {
+        uint64_t quote = m.quote, escaped = 0, bad = 0;
+        slashes |= m.backslash;
+        if (slashes) { /* once there was one, more will come: a branch that is easy to foresee */
             escaped = escaped_bytes(m.backslash, &escape_carry);
             quote &= ~escaped;
         }
         uint64_t inside = quote ^ (quote - 1); /* up to the closing quote, with it; all where there is none */
-        escaped &= inside;
-        if (m.control & inside) return NULL;
-        if ((m.backslash & inside) | escaped | hex_carry) {
-            *flags |= LAR_JSON_ESCAPED;
-            if (!escapes_are_good(c, escaped, inside, &hex_carry)) return NULL;
+        if (slashes) {
+            escaped &= inside;
+            any_escaped |= escaped;
+            bad = escaped & ~chunk_escapes(c);
+            uint64_t u = escaped & chunk_u(c);
+            if (u | hex_carry) bad |= hex_is_bad(c, u, inside, &hex_carry);
         }
-        if ((m.high & inside) | high_carry) {
-            if (utf8_check(&utf8, c) & inside) return NULL;
-        } else {
-            utf8_skip(&utf8, c);
+        bad |= m.control & inside;
+        high |= m.high;
+        if (high) bad |= utf8_check(&utf8, c) & inside;
+        else utf8_skip(&utf8, c);
+        if (bad) return NULL;
+        if (quote) {
+            if (any_escaped) *flags |= LAR_JSON_ESCAPED;
+            return p + __builtin_ctzll(quote);
         }
-        if (quote) return p + __builtin_ctzll(quote);
-        high_carry = m.high >> 61; /* a sequence may reach into the next chunk */
     }
     return NULL;
 }
