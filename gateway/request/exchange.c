@@ -128,6 +128,7 @@ static void clear(lar_exchange *x) {
     x->iov_count = 0;
     x->view = (lar_request_view){0};
     x->canon = (lar_canon_out){0};
+    x->mended = 0;
     x->canon_ran = x->usage_injected = x->sent = x->queued = x->retried = x->paused = x->copy_given_up = false;
     x->relay = RELAY_RAW;
     x->last_cr = x->head_sent = x->chunked_out = x->answer_whole = x->no_body = false;

@@ -73,6 +73,7 @@ struct lar_exchange {
     uint32_t iov_count;
     lar_request_view view;
     lar_canon_out canon;
+    uint32_t mended; /* edits of LR015: the body is not the client's any more */
     bool canon_ran, usage_injected, sent, queued, retried;
 
     /* the answer */
@@ -135,6 +136,11 @@ void lar_exchange_wait(lar_exchange *x, uint32_t ms);
 void lar_exchange_drained(lar_exchange *x);
 /* prepare.c: parses, canonicalises, routes by model, builds x->iov. On an error `d` says what the client reads. */
 LAR_MUST_USE lar_error lar_exchange_prepare(lar_exchange *x, lar_diag *d);
+/* prepare.c: span tree and view of x->body. */
+LAR_MUST_USE lar_error lar_exchange_parse(lar_exchange *x, lar_diag *d);
+/* mend.c: repairs a broken history of tool calls where rule LR015 is on; x->mended says whether it did. An error only
+ * if the body cannot be read any more. */
+LAR_MUST_USE lar_error lar_exchange_mend(lar_exchange *x, const lar_canon_options *options, lar_diag *d);
 /* relay.c: events of the lease in RELAY and DRAIN. */
 void lar_exchange_on_head(lar_exchange *x);
 void lar_exchange_on_body(lar_exchange *x, lar_slice data);

@@ -7,7 +7,7 @@
 #include "base/ensure.h"
 #include "gateway/request/exchange.h"
 
-static lar_error parse(lar_exchange *x, lar_diag *d) {
+lar_error lar_exchange_parse(lar_exchange *x, lar_diag *d) {
     const lar_config *c = x->config;
     lar_slice coding = lar_http1_get(x->head, "content-encoding");
     if (coding.len && !lar_slice_ieq(coding, LAR_SLICE("identity")))
@@ -54,15 +54,19 @@ static lar_hash scope_hash(const lar_exchange *x) {
     return h;
 }
 
-/* Canonicalisation never refuses a request: on any error the body goes on untouched. */
-static void canonicalise(lar_exchange *x) {
-    lar_gateway *g = x->loop->gateway;
+static lar_canon_options canon_options(const lar_exchange *x) {
     lar_canon_options options = x->set->generation->canon;
     if (x->rule && x->rule->canon >= 0) options.mode = (lar_canon_mode)x->rule->canon;
-    if (options.mode == LAR_CANON_OFF) return;
+    return options;
+}
+
+/* Canonicalisation never refuses a request: on any error the body goes on untouched. */
+static void canonicalise(lar_exchange *x, const lar_canon_options *options) {
+    lar_gateway *g = x->loop->gateway;
+    if (options->mode == LAR_CANON_OFF) return;
     uint64_t t0 = lar_clock_mono_ns();
     lar_canon_in in = {.view = &x->view,
-                       .options = &options,
+                       .options = options,
                        .memory = g->memory.get ? &g->memory : NULL,
                        .cache = lar_loop_norm_cache(x->loop, x->set),
                        .scope = scope_hash(x),
@@ -73,16 +77,20 @@ static void canonicalise(lar_exchange *x) {
     }
     x->canon_ran = true;
     lar_journal_record *r = &x->record;
-    r->rules_fired = x->canon.rules_fired;
-    r->rules_seen = x->canon.rules_seen;
+    r->rules_seen |= x->canon.rules_seen; /* LR015 ran before */
     r->prefix_known_bytes = x->canon.prefix_known_bytes;
     r->prefix_hash = x->canon.prefix_hash;
-    r->edits = x->canon.splices.count;
-    if (r->edits) {
-        lar_metrics_add(g->metrics, LAR_METRIC_EDITS_TOTAL, r->edits);
-        lar_metrics_add(g->metrics, LAR_METRIC_EDITED_REQUESTS_TOTAL, 1);
-    }
     lar_metrics_observe(g->metrics, LAR_METRIC_CANON_SECONDS, (lar_clock_mono_ns() - t0) / 1000);
+}
+
+static void count_edits(lar_exchange *x) {
+    lar_journal_record *r = &x->record;
+    if (x->mended) x->canon.rules_fired |= 1ull << LAR_RULE_LR015;
+    r->rules_fired = x->canon.rules_fired;
+    r->edits = x->canon.splices.count + x->mended;
+    if (r->edits == 0) return;
+    lar_metrics_add(x->loop->gateway->metrics, LAR_METRIC_EDITS_TOTAL, r->edits);
+    lar_metrics_add(x->loop->gateway->metrics, LAR_METRIC_EDITED_REQUESTS_TOTAL, 1);
 }
 
 /* Asks for the usage event of a chat or completions stream; relay.c takes it out again (S-20). */
@@ -131,20 +139,25 @@ static lar_error apply_alias(lar_exchange *x, lar_slice *model) {
 }
 
 /* All edits of the body: recall and rules first, then what the gateway itself needs. */
-static lar_error edit(lar_exchange *x, lar_slice model) {
+static lar_error edit(lar_exchange *x, lar_slice model, lar_diag *d) {
     if (!x->understood) return LAR_OK;
-    canonicalise(x);
+    lar_canon_options options = canon_options(x);
+    lar_error e = lar_exchange_mend(x, &options, d);
+    if (!e && x->mended) e = model_name(x, &model, d); /* it lay in the old body */
+    if (e) return e;
+    canonicalise(x, &options);
+    count_edits(x);
     x->edits = &x->canon.splices;
     if (!x->canon_ran) lar_splices_init(x->edits, &x->arena);
     uint32_t from_canon = x->edits->count;
-    lar_error e = apply_alias(x, &model);
+    e = apply_alias(x, &model);
     if (!e) e = inject_usage(x);
     if (e) return e;
     e = x->edits->count != from_canon || from_canon ? lar_splices_finish(x->edits, x->body.len) : LAR_OK;
     if (e) { /* edits that contradict each other: none of them */
         x->edits->count = 0;
         x->usage_injected = false;
-        x->record.edits = 0;
+        x->record.edits = x->mended;
     }
     return LAR_OK;
 }
@@ -225,7 +238,7 @@ static lar_error build_iov(lar_exchange *x) {
 lar_error lar_exchange_prepare(lar_exchange *x, lar_diag *d) {
     lar_gateway *g = x->loop->gateway;
     lar_slice model;
-    lar_error e = x->route.protocol != LAR_PROTOCOL_NONE ? parse(x, d) : LAR_OK;
+    lar_error e = x->route.protocol != LAR_PROTOCOL_NONE ? lar_exchange_parse(x, d) : LAR_OK;
     if (!e) e = model_name(x, &model, d);
     if (e) return e;
     const char *alias = model.len ? lar_route_alias(x->config, model) : NULL;
@@ -242,7 +255,7 @@ lar_error lar_exchange_prepare(lar_exchange *x, lar_diag *d) {
         if (x->view.streamed) x->record.flags |= LAR_JREC_STREAMED;
         lar_usage_reset(&x->usage, lar_profile_get(x->upstream->profile)->usage_rule);
     }
-    e = edit(x, model);
+    e = edit(x, model, d);
     if (e) return e;
     bool edited = x->edits && x->edits->count;
     x->record.sent_bytes = edited ? lar_splices_length(x->edits, x->body.len) : x->body.len;

@@ -3,9 +3,9 @@
  * Pure; never blocks; memory of the given arena.
  * Every call gets one result right behind the message that made it: the one that it has, moved there if need be, else
  * a constant stub. Results that answer nothing, or answer again, go. Why stubs are constant: what is put there must be
- * the same bytes in every later request, or the prefix breaks at that place each time.
+ * the same bytes in every later request, or the prefix breaks there each time.
  * Invariants: 1. a message of the assistant keeps its bytes. 2. what moves keeps its bytes, cache_control included;
- * a mark on something dropped goes to the block in front of it in the same message. 3. a valid history has no splice. */
+ * the mark of what is dropped goes to the block in front of it in the message. 3. a valid history has no splice. */
 #include "policies/history.h"
 
 #define NO_RESULT "No result is available for this tool call."

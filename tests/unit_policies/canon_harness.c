@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "policies/history.h"
+
 typedef struct slot {
     lar_hash key;
     char *value;
@@ -82,8 +84,9 @@ void harness_memory_damage(harness_memory *m, unsigned seed) {
 }
 
 void harness_init(harness *h) {
-    *h =
-        (harness){.memory = harness_memory_new(), .cache = lar_norm_cache_new(4096), .options = {.mode = LAR_CANON_ON}};
+    *h = (harness){.memory = harness_memory_new(),
+                   .cache = lar_norm_cache_new(4096),
+                   .options = {.mode = LAR_CANON_ON, .rules_off = 1ull << LAR_RULE_LR015}};
     lar_json_init(&h->json);
     lar_arena_init(&h->arena, 64u << 20);
     h->scope = lar_hash_of(LAR_SLICE("tenant"));
@@ -97,25 +100,10 @@ void harness_release(harness *h) {
     lar_arena_release(&h->arena);
 }
 
-char *harness_send(harness *h, lar_protocol p, lar_slice body, size_t *len) {
-    lar_diag d = {{0}, 0, 0};
-    lar_json_limits limits = LAR_JSON_LIMITS_DEFAULT;
-    lar_request_view view;
-    lar_arena_reset(&h->arena, 8u << 20);
-    h->error = lar_json_parse(&h->json, body, &limits, &d);
-    if (h->error) return NULL;
-    h->error = lar_request_view_read(&view, &h->json, p, &h->arena, &d);
-    if (h->error) return NULL;
-    lar_canon_in in = {.view = &view,
-                       .options = &h->options,
-                       .memory = harness_memory_ops(h->memory),
-                       .cache = h->cache,
-                       .scope = h->scope,
-                       .now_ms = h->now_ms};
-    h->error = lar_canon_run(&in, &h->arena, &h->out);
-    if (!h->error) lar_canon_commit(&h->out, in.memory);
-    struct iovec *iov = calloc(lar_splices_iov_max(&h->out.splices) + 1, sizeof *iov);
-    uint32_t n = lar_splices_iov(&h->out.splices, body, iov);
+/* The body with its edits; malloc'ed, NUL-terminated. */
+static char *flat(const lar_splices *edits, lar_slice body, size_t *len) {
+    struct iovec *iov = calloc(lar_splices_iov_max(edits) + 1, sizeof *iov);
+    uint32_t n = lar_splices_iov(edits, body, iov);
     *len = 0;
     for (uint32_t i = 0; i < n; i++) *len += iov[i].iov_len;
     char *sent = malloc(*len + 1);
@@ -127,4 +115,43 @@ char *harness_send(harness *h, lar_protocol p, lar_slice body, size_t *len) {
     sent[at] = 0;
     free(iov);
     return sent;
+}
+
+/* As the gateway does it: LR015 first, on a body of its own that is parsed anew. */
+static bool mend(harness *h, lar_request_view *view, lar_slice *body) {
+    lar_diag d = {{0}, 0, 0};
+    lar_json_limits limits = LAR_JSON_LIMITS_DEFAULT;
+    lar_splices edits;
+    bool found;
+    if (lar_rule_tool_history(view, &h->arena, &edits, &found) != LAR_OK || edits.count == 0) return false;
+    size_t len;
+    char *sent = flat(&edits, *body, &len);
+    *body = lar_arena_copy(&h->arena, lar_slice_of(sent, len));
+    free(sent);
+    h->error = lar_json_parse(&h->json, *body, &limits, &d);
+    if (!h->error) h->error = lar_request_view_read(view, &h->json, view->protocol, &h->arena, &d);
+    return true;
+}
+
+char *harness_send(harness *h, lar_protocol p, lar_slice body, size_t *len) {
+    lar_diag d = {{0}, 0, 0};
+    lar_json_limits limits = LAR_JSON_LIMITS_DEFAULT;
+    lar_request_view view;
+    lar_arena_reset(&h->arena, 8u << 20);
+    h->error = lar_json_parse(&h->json, body, &limits, &d);
+    if (h->error) return NULL;
+    h->error = lar_request_view_read(&view, &h->json, p, &h->arena, &d);
+    if (h->error) return NULL;
+    bool mended = false;
+    if (!(h->options.rules_off >> LAR_RULE_LR015 & 1)) mended = mend(h, &view, &body);
+    lar_canon_in in = {.view = &view,
+                       .options = &h->options,
+                       .memory = harness_memory_ops(h->memory),
+                       .cache = h->cache,
+                       .scope = h->scope,
+                       .now_ms = h->now_ms};
+    h->error = lar_canon_run(&in, &h->arena, &h->out);
+    if (!h->error) lar_canon_commit(&h->out, in.memory);
+    if (mended) h->out.rules_fired |= 1ull << LAR_RULE_LR015;
+    return flat(&h->out.splices, body, len);
 }

@@ -370,7 +370,7 @@ static void test_generated(void **state) {
     bench b;
     bench_init(&b);
     uint32_t broken = 0;
-    for (uint32_t round = 0; round < 30000; round++) {
+    for (uint32_t round = 0; round < 12000; round++) {
         uint32_t seed = round * 2654435761u + 1, n = draw(&seed, 12);
         lar_protocol p = protocols[round % 3];
         char body[8192], one[512];
@@ -386,7 +386,7 @@ static void test_generated(void **state) {
         check_mended(&b, p, body, sent);
         free(sent);
     }
-    assert_true(broken > 10000);
+    assert_true(broken > 4000);
     bench_release(&b);
 }
 
@@ -441,21 +441,21 @@ static void test_bounds(void **state) {
     bench_init(&b);
     for (int over = 0; over < 2; over++) {
         uint32_t n = over ? 70000 : 30000;
-        char *body = malloc(n * 200ul), one[256];
-        size_t at = (size_t)sprintf(body, "{\"messages\":[");
+        lar_buf text;
+        lar_buf_init(&text, 64u << 20);
+        assert_int_equal(lar_buf_add_slice(&text, LAR_SLICE("{\"messages\":[")), LAR_OK);
         for (uint32_t i = 0; i < n; i++) {
-            (void)snprintf(one, sizeof one, "%s{\"role\":\"assistant\",\"tool_calls\":[{\"id\":\"call_0\"}]}%s",
-                           i ? "," : "", over ? "" : "," T("call_0"));
-            at += (size_t)sprintf(body + at, "%s", one);
+            const char *call = "{\"role\":\"assistant\",\"tool_calls\":[{\"id\":\"call_0\"}]}";
+            assert_int_equal(lar_buf_printf(&text, "%s%s%s", i ? "," : "", call, over ? "" : "," T("call_0")), LAR_OK);
         }
-        (void)strcpy(body + at, "]}");
+        assert_int_equal(lar_buf_add(&text, "]}", 3), LAR_OK);
         lar_splices edits;
         bool found;
-        read_body(&b, CHAT, body);
+        read_body(&b, CHAT, text.ptr);
         lar_error e = lar_rule_tool_history(&b.v, &b.arena, &edits, &found);
         assert_int_equal(e, over ? LAR_LIMIT : LAR_OK);
         assert_int_equal(edits.count, 0);
-        free(body);
+        lar_buf_release(&text);
     }
     bench_release(&b);
 }

@@ -1,6 +1,7 @@
 /* Runs the examples in docs/rules: each page's blocks are requests, in order, with the bodies to be sent.
  *   ```json same [protocol]     goes upstream byte for byte
  *   ```json before [protocol]   followed by ```json after
+ * A word on=LR000 turns on a rule that is off by default, for that request.
  * A heading (###) starts with an empty memory. Argument: the folder. */
 #include <dirent.h>
 #include <setjmp.h>
@@ -21,6 +22,16 @@ static lar_protocol protocol_of(const char *line) {
         if (strstr(line, lar_protocol_name((lar_protocol)p))) return (lar_protocol)p;
     }
     return LAR_PROTOCOL_CHAT;
+}
+
+/* Rules that are off: all that are so by default, but the one that the fence turns on. */
+static uint64_t rules_off_of(const char *line) {
+    uint64_t off = lar_rules_off_default();
+    const char *on = strstr(line, "on=");
+    if (!on) return off;
+    lar_rule r = lar_rule_find(lar_slice_of(on + 3, strcspn(on + 3, " \n")));
+    assert_true(r < LAR_RULE_COUNT);
+    return off & ~(1ull << r);
 }
 
 /* Text up to the closing fence, without its last line end. */
@@ -59,6 +70,7 @@ static int run_page(FILE *f, const char *name) {
             assert_true(h.out.rules_fired >> lar_rule_find(lar_slice_of(name, 5)) & 1);
         } else {
             free(sent);
+            h.options.rules_off = rules_off_of(line);
             sent = harness_send(&h, protocol_of(line), lar_buf_slice(&b), &len);
             assert_non_null(sent);
             bool same = strncmp(line + 8, "same", 4) == 0;
