@@ -39,6 +39,15 @@ lar_hash lar_hash_join(lar_hash a, lar_hash b) {
     return canonical(XXH3_128bits(both, sizeof both));
 }
 
+lar_hash lar_hash_keyed(const lar_hash_key *key, lar_hash h) {
+    uint8_t all[24 + 16];
+    uint64_t seed;
+    memcpy(&seed, key->bytes, sizeof seed);
+    memcpy(all, key->bytes + 8, 24);
+    memcpy(all + 24, h.bytes, 16);
+    return canonical(XXH3_128bits_withSeed(all, sizeof all, seed));
+}
+
 _Static_assert(sizeof(XXH3_state_t) <= sizeof(((lar_hasher *)0)->state), "lar_hasher holds an XXH3 state");
 _Static_assert(_Alignof(XXH3_state_t) <= _Alignof(lar_hasher), "lar_hasher is aligned for an XXH3 state");
 

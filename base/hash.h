@@ -16,6 +16,12 @@ lar_hash lar_hash_of(lar_slice s);
 /* H(a, b): chains a hash with more bytes; order and borders matter. */
 lar_hash lar_hash_chain(lar_hash before, lar_slice more);
 lar_hash lar_hash_join(lar_hash a, lar_hash b);
+/* A secret of random bytes. */
+typedef struct lar_hash_key {
+    uint8_t bytes[32];
+} lar_hash_key;
+/* A hash that only who has the key can make again from what is hashed. */
+lar_hash lar_hash_keyed(const lar_hash_key *key, lar_hash h);
 
 static inline bool lar_hash_eq(lar_hash a, lar_hash b) { return memcmp(a.bytes, b.bytes, 16) == 0; }
 static inline uint64_t lar_hash_low(lar_hash h) {

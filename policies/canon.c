@@ -46,7 +46,7 @@ static lar_error run_stages(lar_canon *c) {
         uint32_t last = c->view->segments[c->out->segments_known - 1].node;
         c->out->prefix_known_bytes = lar_splices_map(&c->out->splices, c->json->nodes[last].end);
     }
-    return e;
+    return e ? e : lar_canon_cuts(c);
 }
 
 lar_error lar_canon_run(const lar_canon_in *in, lar_arena *arena, lar_canon_out *out) {

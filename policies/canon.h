@@ -17,6 +17,7 @@
 #include "base/buf.h"
 #include "base/hash.h"
 #include "base/splice.h"
+#include "policies/chain.h"
 #include "policies/protocol.h"
 
 typedef enum lar_canon_mode {
@@ -82,6 +83,7 @@ typedef struct lar_canon_in {
     const lar_memory_ops *memory; /* NULL: nothing is remembered, only rules that need no memory run */
     lar_norm_cache *cache;        /* may be NULL */
     lar_hash scope;               /* tenant, upstream group; canon adds model and the body's session hints */
+    const lar_hash_key *key;      /* of the installation, for fingerprints; NULL: none are made */
     int64_t now_ms;               /* wall clock */
 } lar_canon_in;
 
@@ -102,6 +104,10 @@ typedef struct lar_canon_out {
     uint32_t turn;                     /* as in the view */
     uint32_t segments_known, segments; /* how deep the chain was known */
     uint64_t prefix_hash;              /* fingerprint of the stable head (tools and system), for affinity and reports */
+    lar_cut *cuts;                     /* fingerprints of what is sent, at most LAR_CUTS_MAX; none without a key */
+    uint32_t cut_count;
+    uint64_t prompt_bytes, known_bytes; /* of tools, system and messages as sent: all of it, and the part known */
+    uint32_t recall_hits, recall_misses; /* look-ups in memory that found something, and that did not */
     lar_canon_put *puts;               /* what lar_canon_commit stores */
     uint32_t put_count;
 } lar_canon_out;

@@ -17,7 +17,10 @@ bool lar_canon_get(lar_canon *c, char kind, lar_hash what) {
     if (!m) return false;
     lar_hash key = lar_canon_key(c, kind, what);
     c->value.len = 0;
-    return m->get(m->ctx, &key, &c->value) == LAR_OK && c->value.len > 0;
+    bool found = m->get(m->ctx, &key, &c->value) == LAR_OK && c->value.len > 0;
+    if (found) c->out->recall_hits++;
+    else c->out->recall_misses++;
+    return found;
 }
 
 lar_error lar_canon_put_value(lar_canon *c, char kind, lar_hash what, lar_slice value) {

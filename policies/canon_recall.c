@@ -7,7 +7,7 @@
  * remembered equals that of the client's own bytes, no segment up to there is touched or looked up. */
 #include "policies/canon_state.h"
 
-enum { VERSION = 1, LINEAR_MAX = 40, PUTS_MAX = 1024, HEAD_BYTES = 25 };
+enum { VERSION = 1, LINEAR_MAX = 40, PUTS_MAX = 1024, HEAD_BYTES = 25, MEASURED_MAX = 8 };
 
 static lar_hash with_role(lar_hash before, lar_role role, lar_hash norm) {
     norm.bytes[15] ^= (uint8_t)(role + 1);
@@ -114,12 +114,16 @@ static lar_error remember_all(lar_canon *c, uint32_t deepest) {
     return e;
 }
 
-/* How far what is sent now was sent before with the same bytes in front. */
+/* How far what is sent now was sent before with the same bytes in front. Where the deepest segment that is known was
+ * sent otherwise, the user messages before it and the head are asked for. */
 static void measure(lar_canon *c) {
     lar_canon_out *o = c->out;
+    uint32_t asked = 0;
     o->segments = c->view->segment_count;
     for (uint32_t i = c->view->segment_count; i-- > 0;) {
         const lar_canon_segment *s = &c->segments[i];
+        bool head = i + 1 == c->head_count;
+        if (!s->fetched && is_mark(c, i) && (head || asked++ < MEASURED_MAX)) (void)fetch(c, i);
         if (!s->known || !lar_hash_eq(s->known_sent, s->sent)) continue;
         o->segments_known = i + 1;
         break;

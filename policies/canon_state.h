@@ -167,5 +167,7 @@ bool lar_canon_appendable(const lar_canon *c, uint32_t segment);
 LAR_MUST_USE lar_error lar_canon_facts(lar_canon *c, uint32_t deepest);
 /* Chains, recall of forms and facts, known prefix, what to remember. */
 LAR_MUST_USE lar_error lar_canon_recall(lar_canon *c);
+/* chain.c: lengths as sent and, with a key, the fingerprints. The splices are finished. */
+LAR_MUST_USE lar_error lar_canon_cuts(lar_canon *c);
 
 #endif

@@ -19,7 +19,7 @@ enum {
     ATTEMPTS = 6,
     BASE_PAGES = 16, /* paths from the roots to the leaves, LMDB's own lists */
     DELTA_PAGES = 4,
-    RECORD_BYTES_FIXED = 230,
+    RECORD_BYTES_FIXED = 310,
     PAGE_BYTES_USED = 3500
 };
 
@@ -95,7 +95,7 @@ static void plan(lar_store *s, batch *b, uint64_t pages) {
     for (; b->record_end < b->half->record_count; b->record_end++) {
         const lar_journal_record *r = &b->half->records[b->record_end];
         bytes += RECORD_BYTES_FIXED + strnlen(r->model, LAR_JREC_NAME_BYTES) + strnlen(r->route, LAR_JREC_NAME_BYTES) +
-                 strnlen(r->upstream, LAR_JREC_NAME_BYTES);
+                 strnlen(r->upstream, LAR_JREC_NAME_BYTES) + r->chain.len;
         used = bytes / PAGE_BYTES_USED + s->deltas->count * DELTA_PAGES;
         if (used > pages && b->record_end > b->record_at) break;
         lar_rollup *row = delta_row(s->deltas, r, delta_limit ? delta_limit : 1);

@@ -50,7 +50,18 @@ enum {
     LAR_JREC_REUSED = 16         /* sent on a pooled connection */
 };
 
-enum { LAR_JREC_NAME_BYTES = 96 };
+enum { LAR_JREC_NAME_BYTES = 96, LAR_JREC_SHORT_BYTES = 24 };
+
+/* A place in the request where another one may part from it, with a keyed hash of all that was sent up to there. */
+typedef struct lar_journal_cut {
+    uint64_t sent;  /* what was sent; equal in two records: the same prefix up to here */
+    uint32_t raw;   /* what the client wrote */
+    uint32_t bytes; /* sent up to here: tools, system, messages */
+    uint16_t at;    /* system texts and messages up to here; 0: the tools alone */
+    uint8_t kind;   /* what ends here; numbers in docs/store-format.md */
+    uint8_t rule;   /* 1 + number of the first rule that found something since the cut before; 0: none */
+} lar_journal_cut;
+enum { LAR_JREC_CUTS_MAX = 48, LAR_JREC_CUT_BYTES = 20, LAR_JREC_CUT_KINDS = 7 };
 
 typedef struct lar_journal_record {
     int64_t time_ms;    /* wall clock at the request's first byte */
@@ -73,13 +84,26 @@ typedef struct lar_journal_record {
     uint64_t rules_fired, rules_seen;
     uint32_t turn;      /* turn index in the conversation, 0 = first */
     uint32_t edits;
+    uint64_t request_id; /* the digits of x-larder-request-id; 0 = unknown */
+    uint64_t edition_hash; /* of the versions of everything that decides what is sent; 0 = unknown */
+    char edition[LAR_JREC_SHORT_BYTES];  /* "2026.12" */
+    char provider[LAR_JREC_SHORT_BYTES]; /* the upstream's profile */
+    int64_t predicted_hit;  /* tokens; UNKNOWN where they cannot be told */
+    uint64_t predicted_bytes, prompt_bytes; /* of tools, system and messages: the part sent before, and all */
+    uint32_t recall_hits, recall_misses;    /* look-ups of this request in recall memory */
+    lar_slice chain; /* the cuts as bytes; borrowed: from the caller, or from what was decoded. See lar_journal_cuts */
 } lar_journal_record;
 
 /* Bytes of a record on disk at most. */
-#define LAR_JREC_BYTES_MAX 1024
+#define LAR_JREC_BYTES_MAX 2048
+/* Appends cuts as bytes, for lar_journal_record.chain; at most LAR_JREC_CUTS_MAX of them. */
+LAR_MUST_USE lar_error lar_journal_cuts_write(const lar_journal_cut *cuts, uint32_t count, lar_buf *out);
+/* The cuts of a record that was decoded, in order; returns how many. */
+uint32_t lar_journal_cuts(const lar_journal_record *r, lar_journal_cut out[LAR_JREC_CUTS_MAX]);
 /* Appends the encoded record. */
 LAR_MUST_USE lar_error lar_journal_encode(const lar_journal_record *r, lar_buf *out);
-/* CORRUPT (bad checksum, cut, impossible value) or VERSION (newer than this program). Older versions are upgraded. */
+/* `out` borrows `bytes`. CORRUPT (bad checksum, cut, impossible value) or VERSION (newer than this program). Older
+ * versions are upgraded. */
 LAR_MUST_USE lar_error lar_journal_decode(lar_slice bytes, lar_journal_record *out);
 
 #endif

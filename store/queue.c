@@ -3,14 +3,16 @@
  * never waits for the disk. Why a lock: it is taken a few thousand times a second for fifty nanoseconds.
  * Invariants: 1. a half is either filled by callers or worked on by the writer. 2. The writer is woken when
  * the first item comes and when the half is half full, not for every item.
- * Memory: records preallocated (touched only as far as they are used), keys grow to a bound. */
+ * Memory: records and chains preallocated (touched only as far as they are used), keys grow to a bound. */
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include "base/clock.h"
 #include "store/store_core.h"
 
-enum { KEYS_MAX = 1 << 20 };
+/* Chains: room for a conversation of twenty messages a record, and for the longest one in any queue. */
+enum { KEYS_MAX = 1 << 20, CHAIN_BYTES_EACH = 512, CHAINS_BYTES_MIN = 64 * 1024 };
 
 lar_error lar_queue_init(lar_queue *q, uint32_t records_max) {
     *q = (lar_queue){0};
@@ -26,7 +28,10 @@ lar_error lar_queue_init(lar_queue *q, uint32_t records_max) {
     for (int i = 0; i < 2; i++) {
         /* not cleared: what is never used then never becomes resident */
         q->halves[i].records = malloc((size_t)records_max * sizeof *q->halves[i].records);
-        if (!q->halves[i].records) {
+        size_t chains = (size_t)records_max * CHAIN_BYTES_EACH;
+        q->halves[i].chain_cap = chains < CHAINS_BYTES_MIN ? CHAINS_BYTES_MIN : chains;
+        q->halves[i].chains = malloc(q->halves[i].chain_cap);
+        if (!q->halves[i].records || !q->halves[i].chains) {
             lar_queue_release(q);
             return LAR_NO_MEMORY;
         }
@@ -37,6 +42,7 @@ lar_error lar_queue_init(lar_queue *q, uint32_t records_max) {
 void lar_queue_release(lar_queue *q) {
     for (int i = 0; i < 2; i++) {
         free(q->halves[i].records);
+        free(q->halves[i].chains);
         free(q->halves[i].keys);
     }
     (void)pthread_mutex_destroy(&q->lock);
@@ -52,6 +58,17 @@ static void wake_if_first(lar_queue *q) {
     (void)pthread_cond_signal(&q->wake);
 }
 
+/* A record for which there is no more room for its chain goes without: the account matters more. */
+static void add_record(lar_queue_half *h, const lar_journal_record *r) {
+    lar_journal_record *to = &h->records[h->record_count++];
+    *to = *r;
+    to->chain = (lar_slice){NULL, 0};
+    if (!r->chain.len || r->chain.len > h->chain_cap - h->chain_bytes) return;
+    memcpy(h->chains + h->chain_bytes, r->chain.ptr, r->chain.len);
+    to->chain = lar_slice_of(h->chains + h->chain_bytes, r->chain.len);
+    h->chain_bytes += r->chain.len;
+}
+
 lar_error lar_queue_record(lar_queue *q, const lar_journal_record *r, uint32_t records_max) {
     lar_error e = LAR_OK;
     (void)pthread_mutex_lock(&q->lock);
@@ -59,7 +76,7 @@ lar_error lar_queue_record(lar_queue *q, const lar_journal_record *r, uint32_t r
     if (h->record_count == records_max) {
         e = LAR_LIMIT;
     } else {
-        h->records[h->record_count++] = *r;
+        add_record(h, r);
         wake_if_first(q);
         if (h->record_count == (records_max + 1) / 2) (void)pthread_cond_signal(&q->wake);
     }
@@ -115,7 +132,10 @@ lar_queue_half *lar_queue_take(lar_queue *q, const lar_store_options *o, uint64_
 
 void lar_queue_taken_done(lar_queue *q, lar_queue_half *half) {
     (void)pthread_mutex_lock(&q->lock);
-    if (half) half->record_count = half->key_count = 0;
+    if (half) {
+        half->record_count = half->key_count = 0;
+        half->chain_bytes = 0;
+    }
     if (q->flushes_done < q->taken_flush) {
         q->flushes_done = q->taken_flush;
         (void)pthread_cond_broadcast(&q->done);

@@ -31,9 +31,10 @@ static lar_db largest(lar_store *s, uint64_t *pages) {
     return best;
 }
 
-/* Recall records lie scattered: each one removed may copy a page of its own. */
+/* Recall records lie scattered: each one removed may copy a page of its own. Journal records fill a page by four or
+ * five, sums by a dozen: either way a twelfth of the map or so goes at once. */
 static uint32_t chunk_of(const lar_store *s, lar_db db) {
-    uint64_t n = db == LAR_DB_MEMORY ? map_pages(s) / 16 : map_pages(s);
+    uint64_t n = map_pages(s) / (db == LAR_DB_MEMORY ? 16 : db == LAR_DB_JOURNAL ? 3 : 1);
     return n < 8 ? 8 : n > 8192 ? 8192 : (uint32_t)n;
 }
 

@@ -9,12 +9,15 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 
 #include "base/clock.h"
 #include "base/ensure.h"
+#include "store/side_file.h"
 #include "store/store_core.h"
 
 enum { MAP_BYTES_MIN = 1 << 20, DAY_MS = 86400000 };
+static const char key_file[] = "fingerprint.key";
 #define MAP_BYTES_MAX (UINT64_C(1) << 45)
 
 static lar_store_options with_defaults(const lar_store_options *o) {
@@ -60,6 +63,24 @@ static lar_error start_threads(lar_store *s, lar_diag *d) {
     return lar_fail(LAR_IO, d, "store: cannot start the syncer: %s", strerror(rc));
 }
 
+/* Fingerprints are worth no failed start: without the file they only do not fit those of another run. */
+static lar_error open_key(lar_store *s) {
+    lar_buf b;
+    lar_buf_init(&b, sizeof s->key.bytes);
+    lar_error e = lar_side_file_read(s->env.dir, key_file, &b);
+    bool whole = !e && b.len == sizeof s->key.bytes;
+    if (whole) memcpy(s->key.bytes, b.ptr, sizeof s->key.bytes);
+    lar_buf_release(&b);
+    if (whole) return LAR_OK;
+    if (getrandom(s->key.bytes, sizeof s->key.bytes, 0) != sizeof s->key.bytes) return LAR_IO;
+    const char *why = e == LAR_NOT_FOUND ? NULL : e == LAR_IO ? "cannot be read" : "has not 32 bytes";
+    if (e != LAR_IO && lar_side_file_write(s->env.dir, key_file, lar_slice_of((const char *)s->key.bytes, 32)))
+        why = "cannot be written";
+    if (why)
+        LAR_LOG(s->o.log, LAR_LOG_WARN, "fingerprint_key", LAR_F_CSTR("file", key_file), LAR_F_CSTR("detail", why));
+    return LAR_OK;
+}
+
 static lar_error open_for_writing(lar_store *s, lar_diag *d) {
     uint64_t value_max = s->o.map_bytes_max / 32;
     s->value_bytes_max = value_max > 1u << 20 ? 1u << 20 : (uint32_t)value_max;
@@ -72,6 +93,10 @@ static lar_error open_for_writing(lar_store *s, lar_diag *d) {
     if (!e) {
         int rc = lar_apply_resume(s);
         if (rc) e = lar_fail(lar_env_error(rc), d, "store: cannot read the end of the journal: %s", mdb_strerror(rc));
+    }
+    if (!e) {
+        e = open_key(s);
+        if (e) (void)lar_fail(e, d, "store: no random bytes");
     }
     if (!e) e = start_threads(s, d);
     if (e) lar_queue_release(&s->queue);
@@ -123,6 +148,16 @@ void lar_store_close(lar_store *s) {
         lar_queue_release(q);
     }
     release(s);
+}
+
+const lar_hash_key *lar_store_key(const lar_store *s) { return s->o.read_only ? NULL : &s->key; }
+
+lar_error lar_store_note_read(lar_store *s, const char *name, lar_buf *out) {
+    return lar_side_file_read(s->env.dir, name, out);
+}
+
+lar_error lar_store_note_write(lar_store *s, const char *name, lar_slice bytes) {
+    return s->o.read_only ? LAR_INVALID : lar_side_file_write(s->env.dir, name, bytes);
 }
 
 void lar_store_journal(lar_store *s, const lar_journal_record *r) {

@@ -38,6 +38,14 @@ LAR_MUST_USE lar_error lar_store_open(const lar_store_options *o, lar_store **ou
 /* Flushes the queue, syncs, stops the writer, frees. Other threads must have stopped using it. */
 void lar_store_close(lar_store *s);
 
+/* The installation's secret for fingerprints, made at the first start and kept in the folder (fingerprint.key, 0600).
+ * Where it cannot be kept it is this process's alone. NULL if read only. */
+const lar_hash_key *lar_store_key(const lar_store *s);
+/* A small file of the caller's in the folder, read and replaced whole. Both block on the disk. `name` is static text.
+ * NOT_FOUND, LIMIT, IO. */
+LAR_MUST_USE lar_error lar_store_note_read(lar_store *s, const char *name, lar_buf *out);
+LAR_MUST_USE lar_error lar_store_note_write(lar_store *s, const char *name, lar_slice bytes);
+
 /* Queues a copy. Any thread; never blocks on disk. */
 void lar_store_journal(lar_store *s, const lar_journal_record *r);
 /* Returns once all that was queued before is committed (tests, shutdown). */

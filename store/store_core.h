@@ -17,6 +17,8 @@ enum { LAR_DELTAS_MAX = 512, LAR_DELTA_SLOTS = 1024 };
 typedef struct lar_queue_half {
     lar_journal_record *records;
     uint32_t record_count;
+    char *chains; /* the records' chains point into it */
+    size_t chain_bytes, chain_cap;
     lar_hash *keys; /* of recall values, which lie in the cache */
     uint32_t key_count, key_cap;
 } lar_queue_half;
@@ -63,6 +65,7 @@ struct lar_store {
     atomic_uint_fast64_t gripes[LAR_GRIPE_COUNT];   /* since then */
     atomic_uint_fast64_t memory_damaged;
     uint32_t value_bytes_max;
+    lar_hash_key key; /* of fingerprints */
 
     /* writer thread only */
     uint64_t next_seq;

@@ -25,7 +25,10 @@ typedef enum field_kind {
     FIELD_SPELLING,
     FIELD_ERROR,
     FIELD_FLAG,
-    FIELD_RULES
+    FIELD_RULES,
+    FIELD_REQUEST,
+    FIELD_DRIFT,
+    FIELD_CUTS
 } field_kind;
 
 typedef struct field {
@@ -42,7 +45,8 @@ static const field fields[] = {
 #include "gateway/commands/fields.def"
 #undef LAR_FIELD
 };
-enum { FIELDS = sizeof fields / sizeof *fields };
+/* A cut is at most 5 + 9 + 10 + 16 + 8 + 5 characters and 6 signs long. */
+enum { FIELDS = sizeof fields / sizeof *fields, TEXT_BYTES_MAX = LAR_JREC_CUTS_MAX * 64 };
 
 lar_error lar_fields_rules(lar_buf *out, uint64_t set, const char *between) {
     lar_error e = LAR_OK;
@@ -54,6 +58,37 @@ lar_error lar_fields_rules(lar_buf *out, uint64_t set, const char *between) {
         first = false;
     }
     return e;
+}
+
+/* The numbers in records: docs/store-format.md. */
+static const char *const cut_kinds[LAR_JREC_CUT_KINDS] = {"tools",     "top",  "system", "user",
+                                                          "assistant", "tool", "other"};
+
+const char *lar_fields_cut_kind(uint8_t kind) { return kind < LAR_JREC_CUT_KINDS ? cut_kinds[kind] : "other"; }
+
+static lar_error cuts_of(const lar_journal_record *r, lar_buf *out) {
+    lar_journal_cut cuts[LAR_JREC_CUTS_MAX];
+    uint32_t n = lar_journal_cuts(r, cuts);
+    lar_error e = LAR_OK;
+    for (uint32_t i = 0; !e && i < n; i++) {
+        const lar_journal_cut *c = &cuts[i];
+        const char *rule = !c->rule ? "-" : c->rule <= LAR_RULE_COUNT ? lar_rule_id((lar_rule)(c->rule - 1)) : "?";
+        e = lar_buf_printf(out, "%s%u:%s:%" PRIu32 ":%016" PRIx64 ":%08" PRIx32 ":%s", i ? " " : "", c->at,
+                           lar_fields_cut_kind(c->kind), c->bytes, c->sent, c->raw, rule);
+    }
+    return e;
+}
+
+static lar_error drift_of(const lar_journal_record *r, lar_buf *out) {
+    int64_t drift = lar_fields_drift(r);
+    return drift == LAR_TOKENS_UNKNOWN ? LAR_OK : lar_buf_printf(out, "%" PRId64, drift);
+}
+
+int64_t lar_fields_drift(const lar_journal_record *r) {
+    int64_t predicted = r->predicted_hit, hit = r->tokens.hit;
+    if (predicted == LAR_TOKENS_UNKNOWN || hit == LAR_TOKENS_UNKNOWN || predicted < 0 || hit < 0)
+        return LAR_TOKENS_UNKNOWN;
+    return predicted - hit;
 }
 
 /* A field as plain text; what is unknown appends nothing. */
@@ -79,13 +114,16 @@ static lar_error text_of(const field *f, uint64_t seq, const lar_journal_record 
     case FIELD_ERROR: return r->error ? lar_buf_printf(out, "%s", lar_error_name((lar_error)r->error)) : LAR_OK;
     case FIELD_FLAG: return lar_buf_printf(out, "%s", r->flags & f->where ? "true" : "false");
     case FIELD_RULES: memcpy(&u64, p, sizeof u64); return lar_fields_rules(out, u64, " ");
+    case FIELD_REQUEST: return r->request_id ? lar_buf_printf(out, "lr-%016" PRIx64, r->request_id) : LAR_OK;
+    case FIELD_DRIFT: return drift_of(r, out);
+    case FIELD_CUTS: return cuts_of(r, out);
     }
     return LAR_OK;
 }
 
 static bool is_text(field_kind k) {
     return k == FIELD_TIME || k == FIELD_HEX || k == FIELD_NAME || k == FIELD_ENDING || k == FIELD_SPELLING ||
-           k == FIELD_ERROR;
+           k == FIELD_ERROR || k == FIELD_REQUEST;
 }
 
 /* ["LR001","LR003"] */
@@ -99,7 +137,7 @@ static lar_error json_rules(lar_buf *out, const field *f, const lar_journal_reco
 
 lar_error lar_fields_json(lar_buf *out, uint64_t seq, const lar_journal_record *r) {
     lar_buf text;
-    lar_buf_init(&text, LAR_SHOWN_BYTES);
+    lar_buf_init(&text, TEXT_BYTES_MAX);
     lar_error e = LAR_OK;
     for (unsigned i = 0; !e && i < FIELDS; i++) {
         const field *f = &fields[i];
@@ -110,8 +148,8 @@ lar_error lar_fields_json(lar_buf *out, uint64_t seq, const lar_journal_record *
         if (f->kind == FIELD_RULES) e = json_rules(out, f, r);
         else if (!text.len && f->kind != FIELD_NAME) e = lar_buf_add(out, "null", 4);
         else
-            e = is_text(f->kind) ? lar_present_json(out, lar_buf_slice(&text))
-                                 : lar_buf_add_slice(out, lar_buf_slice(&text));
+            e = is_text(f->kind) || f->kind == FIELD_CUTS ? lar_present_json(out, lar_buf_slice(&text))
+                                                          : lar_buf_add_slice(out, lar_buf_slice(&text));
     }
     lar_buf_release(&text);
     return e ? e : lar_buf_add(out, "}", 1);
@@ -149,7 +187,7 @@ static lar_error csv_text(lar_buf *out, lar_slice text) {
 
 lar_error lar_fields_csv(lar_buf *out, uint64_t seq, const lar_journal_record *r) {
     lar_buf text;
-    lar_buf_init(&text, LAR_SHOWN_BYTES);
+    lar_buf_init(&text, TEXT_BYTES_MAX);
     lar_error e = LAR_OK;
     for (unsigned i = 0; !e && i < FIELDS; i++) {
         text.len = 0;

@@ -13,6 +13,10 @@ LAR_MUST_USE lar_error lar_fields_csv(lar_buf *out, uint64_t seq, const lar_jour
 LAR_MUST_USE lar_error lar_fields_csv_head(lar_buf *out);
 /* Ids of the rules in a set, parted by `between`; a bit that no rule has is "bit<n>". */
 LAR_MUST_USE lar_error lar_fields_rules(lar_buf *out, uint64_t set, const char *between);
+/* predicted - reported hit tokens; LAR_TOKENS_UNKNOWN if either is not known. */
+int64_t lar_fields_drift(const lar_journal_record *r);
+/* "tools", "top", "user"...; static text. */
+const char *lar_fields_cut_kind(uint8_t kind);
 /* docs/journal.md. */
 LAR_MUST_USE lar_error lar_fields_markdown(lar_buf *out);
 

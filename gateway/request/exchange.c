@@ -143,6 +143,7 @@ static void begin_record(lar_exchange *x) {
     x->record = (lar_journal_record){.time_ms = lar_clock_wall_ms(),
                                      .tokens = unknown,
                                      .raw = unknown,
+                                     .predicted_hit = LAR_TOKENS_UNKNOWN,
                                      .ttft_us = LAR_TOKENS_UNKNOWN};
     x->start_ns = lar_clock_mono_ns();
 }
@@ -173,6 +174,7 @@ static void start(lar_exchange *x, lar_client *c, const lar_http1_head *h) {
     begin_record(x);
     uint64_t id[2] = {x->loop->id_state += 0x9e3779b97f4a7c15u, x->loop->index};
     uint64_t mixed = lar_hash_low(lar_hash_of(lar_slice_of((const char *)id, sizeof id)));
+    x->record.request_id = mixed;
     memcpy(x->request_id, "lr-", 3);
     for (int i = 0; i < 16; i++) x->request_id[3 + i] = "0123456789abcdef"[mixed >> (60 - 4 * i) & 15];
     x->request_id[19] = 0;

@@ -9,6 +9,7 @@
 #include "gateway/request/client.h"
 #include "gateway/request/exchange.h"
 #include "gateway/request/reply.h"
+#include "policies/predict.h"
 
 enum { DRAIN_MS = 500 };
 
@@ -21,6 +22,15 @@ static void fill_usage(lar_exchange *x, lar_ending how) {
     r->raw = x->usage.raw;
     r->spelling = (uint8_t)x->usage.spelling;
     if (how != LAR_END_COMPLETE) r->flags |= LAR_JREC_USAGE_PARTIAL;
+}
+
+/* What the provider could have read from its cache, had it kept all that was sent before (policies/predict.h). */
+static void fill_prediction(lar_exchange *x) {
+    lar_journal_record *r = &x->record;
+    if (!x->canon_ran || r->tokens.prompt == LAR_TOKENS_UNKNOWN) return;
+    r->predicted_hit = lar_predict_hit(&(lar_prediction_in){.known_bytes = r->predicted_bytes,
+                                                            .prompt_bytes = r->prompt_bytes,
+                                                            .prompt_tokens = r->tokens.prompt});
 }
 
 static int64_t known(int64_t tokens) { return tokens == LAR_TOKENS_UNKNOWN ? 0 : tokens; }
@@ -76,6 +86,7 @@ static void settle(lar_exchange *x, lar_ending how) {
     if (x->first_byte_ns) r->ttft_us = (int64_t)((x->first_byte_ns - x->start_ns) / 1000);
     if (!r->route[0]) (void)snprintf(r->route, sizeof r->route, "%s", x->route.name ? x->route.name : "none");
     fill_usage(x, how);
+    fill_prediction(x);
     count(x, how);
     if (g->store) lar_store_journal(g->store, r);
     if (atomic_load_explicit(&g->access_log, memory_order_relaxed)) access_line(x, how);

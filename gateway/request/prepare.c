@@ -1,6 +1,7 @@
 /* From a complete request to the bytes that go upstream: JSON, view, canonicalisation, route by model, head, iovecs.
  * Called once by lar_exchange_run. Loop thread; never blocks. All memory is the exchange's arena.
  * Invariant: every byte of the body outside a splice is the client's own. Not here: sending. */
+#include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -54,6 +55,37 @@ static lar_hash scope_hash(const lar_exchange *x) {
     return h;
 }
 
+_Static_assert((int)LAR_CUTS_MAX == (int)LAR_JREC_CUTS_MAX && (int)LAR_CUT_KIND_COUNT == (int)LAR_JREC_CUT_KINDS,
+               "what canonicalisation cuts, a record holds");
+
+/* The fingerprints as the journal keeps them; without memory for them the record goes without. */
+static void note_cuts(lar_exchange *x) {
+    lar_journal_cut cuts[LAR_CUTS_MAX];
+    lar_buf b;
+    for (uint32_t i = 0; i < x->canon.cut_count; i++) {
+        const lar_cut *c = &x->canon.cuts[i];
+        cuts[i] = (lar_journal_cut){c->sent, c->raw, c->bytes, c->at, c->kind, c->rule};
+    }
+    lar_buf_init(&b, LAR_JREC_CUTS_MAX * LAR_JREC_CUT_BYTES);
+    if (lar_journal_cuts_write(cuts, x->canon.cut_count, &b) == LAR_OK)
+        x->record.chain = lar_arena_copy(&x->arena, lar_buf_slice(&b));
+    lar_buf_release(&b);
+}
+
+/* What canonicalisation did and knows, for the record. */
+static void note_canon(lar_exchange *x) {
+    lar_journal_record *r = &x->record;
+    const lar_canon_out *o = &x->canon;
+    r->rules_seen |= o->rules_seen; /* LR015 ran before */
+    r->prefix_known_bytes = o->prefix_known_bytes;
+    r->prefix_hash = o->prefix_hash;
+    r->predicted_bytes = o->known_bytes;
+    r->prompt_bytes = o->prompt_bytes;
+    r->recall_hits = o->recall_hits;
+    r->recall_misses = o->recall_misses;
+    if (o->cut_count) note_cuts(x);
+}
+
 static lar_canon_options canon_options(const lar_exchange *x) {
     lar_canon_options options = x->set->generation->canon;
     if (x->rule && x->rule->canon >= 0) options.mode = (lar_canon_mode)x->rule->canon;
@@ -70,16 +102,14 @@ static void canonicalise(lar_exchange *x, const lar_canon_options *options) {
                        .memory = g->memory.get ? &g->memory : NULL,
                        .cache = lar_loop_norm_cache(x->loop, x->set),
                        .scope = scope_hash(x),
+                       .key = g->store ? lar_store_key(g->store) : NULL,
                        .now_ms = x->record.time_ms};
     if (lar_canon_run(&in, &x->arena, &x->canon) != LAR_OK) {
         x->canon = (lar_canon_out){0};
         return;
     }
     x->canon_ran = true;
-    lar_journal_record *r = &x->record;
-    r->rules_seen |= x->canon.rules_seen; /* LR015 ran before */
-    r->prefix_known_bytes = x->canon.prefix_known_bytes;
-    r->prefix_hash = x->canon.prefix_hash;
+    note_canon(x);
     lar_metrics_observe(g->metrics, LAR_METRIC_CANON_SECONDS, (lar_clock_mono_ns() - t0) / 1000);
 }
 
@@ -249,6 +279,7 @@ lar_error lar_exchange_prepare(lar_exchange *x, lar_diag *d) {
     copy_name(x->record.route, lar_slice_cstr(x->route.name));
     copy_name(x->record.upstream, lar_slice_cstr(x->upstream->name));
     copy_name(x->record.model, routed);
+    (void)snprintf(x->record.provider, sizeof x->record.provider, "%s", lar_profile_get(x->upstream->profile)->name);
     x->record.request_bytes = x->body.len;
     if (x->understood) {
         x->record.turn = x->view.turn;

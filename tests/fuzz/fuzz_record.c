@@ -10,6 +10,18 @@
 
 static void terminated(const char *name) { FUZZ_CHECK(memchr(name, 0, LAR_JREC_NAME_BYTES)); }
 
+/* Places in order, and written again the same bytes. */
+static void cuts(const lar_journal_record *r) {
+    lar_journal_cut list[LAR_JREC_CUTS_MAX];
+    uint32_t n = lar_journal_cuts(r, list);
+    FUZZ_CHECK(n <= LAR_JREC_CUTS_MAX && n * (size_t)LAR_JREC_CUT_BYTES == r->chain.len);
+    for (uint32_t i = 1; i < n; i++) FUZZ_CHECK(list[i].at > list[i - 1].at && list[i].bytes >= list[i - 1].bytes);
+    lar_buf b;
+    lar_buf_init(&b, LAR_JREC_BYTES_MAX);
+    FUZZ_CHECK(lar_journal_cuts_write(list, n, &b) == LAR_OK && lar_slice_eq(lar_buf_slice(&b), r->chain));
+    lar_buf_release(&b);
+}
+
 static void journal(lar_slice bytes) {
     lar_journal_record r, again;
     if (lar_journal_decode(bytes, &r) != LAR_OK) return;
@@ -17,6 +29,8 @@ static void journal(lar_slice bytes) {
     terminated(r.model);
     terminated(r.route);
     terminated(r.upstream);
+    FUZZ_CHECK(memchr(r.edition, 0, sizeof r.edition) && memchr(r.provider, 0, sizeof r.provider));
+    cuts(&r);
     lar_buf b;
     lar_buf_init(&b, LAR_JREC_BYTES_MAX);
     FUZZ_CHECK(lar_journal_encode(&r, &b) == LAR_OK);
@@ -24,7 +38,8 @@ static void journal(lar_slice bytes) {
     FUZZ_CHECK(!strcmp(r.model, again.model) && !strcmp(r.route, again.route) && !strcmp(r.upstream, again.upstream));
     FUZZ_CHECK(!memcmp(&r.tokens, &again.tokens, sizeof r.tokens) && !memcmp(&r.raw, &again.raw, sizeof r.raw));
     FUZZ_CHECK(r.time_ms == again.time_ms && r.error == again.error && r.edits == again.edits &&
-               r.rules_seen == again.rules_seen);
+               r.rules_seen == again.rules_seen && r.request_id == again.request_id &&
+               r.predicted_hit == again.predicted_hit && lar_slice_eq(r.chain, again.chain));
     lar_buf_release(&b);
 }
 

@@ -149,6 +149,7 @@ char *harness_send(harness *h, lar_protocol p, lar_slice body, size_t *len) {
                        .memory = harness_memory_ops(h->memory),
                        .cache = h->cache,
                        .scope = h->scope,
+                       .key = h->key,
                        .now_ms = h->now_ms};
     h->error = lar_canon_run(&in, &h->arena, &h->out);
     if (!h->error) lar_canon_commit(&h->out, in.memory);

@@ -21,6 +21,7 @@ typedef struct harness {
     lar_arena arena;
     lar_canon_options options;
     lar_hash scope;
+    const lar_hash_key *key; /* NULL: no fingerprints */
     int64_t now_ms;
     lar_canon_out out; /* of the last request; its parts live until the next */
     lar_error error;

@@ -63,6 +63,20 @@ void fixture_path(const fixture *f, const char *file, char out[128]) {
     (void)snprintf(out, 128, "%s/%s", f->dir, file);
 }
 
+/* As many places as n says, 0 to 48; the bytes are the same for all and lie in the program. */
+static lar_slice chain_of(uint64_t n) {
+    static uint8_t bytes[LAR_JREC_CUTS_MAX * LAR_JREC_CUT_BYTES];
+    for (unsigned i = 0; i < LAR_JREC_CUTS_MAX && !bytes[sizeof bytes - 2]; i++) {
+        uint8_t *p = bytes + (size_t)i * LAR_JREC_CUT_BYTES;
+        for (unsigned k = 0; k < 12; k++) p[k] = (uint8_t)(i * 31 + k * 7 + 1);
+        p[12] = (uint8_t)(i + 1); /* bytes */
+        p[16] = (uint8_t)i;       /* at */
+        p[18] = (uint8_t)(1 + i % (LAR_JREC_CUT_KINDS - 1));
+        p[19] = (uint8_t)(i % 3);
+    }
+    return lar_slice_of((const char *)bytes, n % (LAR_JREC_CUTS_MAX + 1) * LAR_JREC_CUT_BYTES);
+}
+
 lar_journal_record record_of(uint64_t n) {
     int64_t i = (int64_t)n;
     lar_journal_record r = {
@@ -86,7 +100,17 @@ lar_journal_record record_of(uint64_t n) {
         .rules_seen = n & 7,
         .turn = (uint32_t)(n % 20),
         .edits = (uint32_t)(n & 3),
+        .request_id = n * 0xD1B54A32D192ED03u + 1,
+        .edition_hash = n + 17,
+        .predicted_hit = i + 55,
+        .predicted_bytes = n + 5,
+        .prompt_bytes = n + 1005,
+        .recall_hits = (uint32_t)(n % 7),
+        .recall_misses = (uint32_t)(n % 3),
     };
+    (void)snprintf(r.edition, sizeof r.edition, "2026.%d", (int)(n % 12));
+    (void)snprintf(r.provider, sizeof r.provider, "provider-%d", (int)(n % 2));
+    r.chain = chain_of(n);
     (void)snprintf(r.route, sizeof r.route, "route-%d", (int)(n % 2));
     (void)snprintf(r.upstream, sizeof r.upstream, "upstream-%d", (int)(n % 3));
     (void)snprintf(r.model, sizeof r.model, "model-%d", (int)(n % 4));
@@ -102,7 +126,11 @@ bool records_equal(const lar_journal_record *a, const lar_journal_record *b) {
            a->request_bytes == b->request_bytes && a->sent_bytes == b->sent_bytes &&
            a->response_bytes == b->response_bytes && a->prefix_known_bytes == b->prefix_known_bytes &&
            a->prefix_hash == b->prefix_hash && a->rules_fired == b->rules_fired && a->rules_seen == b->rules_seen &&
-           a->turn == b->turn && a->edits == b->edits;
+           a->turn == b->turn && a->edits == b->edits && a->request_id == b->request_id &&
+           a->edition_hash == b->edition_hash && !strcmp(a->edition, b->edition) && !strcmp(a->provider, b->provider) &&
+           a->predicted_hit == b->predicted_hit && a->predicted_bytes == b->predicted_bytes &&
+           a->prompt_bytes == b->prompt_bytes && a->recall_hits == b->recall_hits &&
+           a->recall_misses == b->recall_misses && lar_slice_eq(a->chain, b->chain);
 }
 
 lar_hash key_of(uint64_t n) { return lar_hash_of(lar_slice_of((const char *)&n, sizeof n)); }
@@ -116,6 +144,11 @@ static bool collect(void *ctx, uint64_t seq, const lar_journal_record *r) {
         assert_true(c->records && c->seqs);
     }
     c->records[c->count] = *r;
+    if (r->chain.len) { /* it lies in the scan's buffer only as long as the call */
+        lar_slice want = lar_slice_of(chain_of(LAR_JREC_CUTS_MAX).ptr, r->chain.len);
+        assert_true(lar_slice_eq(r->chain, want));
+        c->records[c->count].chain = want;
+    }
     c->seqs[c->count++] = seq;
     return true;
 }

@@ -35,11 +35,14 @@ static void extremes_round_trip(void **state) {
     memset(in.route, 'r', sizeof in.route); /* no NUL at all: cut, not run over */
     memset(in.upstream, 'u', sizeof in.upstream);
     memset(in.model, 'm', sizeof in.model);
+    in.chain = record_of(LAR_JREC_CUTS_MAX).chain;
     lar_buf b = encoded(&in);
     assert_int_equal(lar_journal_decode(lar_buf_slice(&b), &out), LAR_OK);
     assert_int_equal(strlen(out.model), LAR_JREC_NAME_BYTES - 1);
     assert_int_equal(out.error, LAR_CONFIG);
     assert_true(out.tokens.prompt == -1 && out.time_ms == -1 && out.edits == UINT32_MAX);
+    assert_true(out.recall_misses == UINT32_MAX && out.predicted_hit == -1 && lar_slice_eq(in.chain, out.chain));
+    assert_int_equal(strlen(out.edition), LAR_JREC_SHORT_BYTES - 1);
     lar_buf_release(&b);
     in.ending = LAR_END_COUNT;
     lar_buf_init(&b, LAR_JREC_BYTES_MAX);
@@ -143,6 +146,63 @@ static size_t write_version_1(uint8_t *p) {
     return at + 8;
 }
 
+/* Byte by byte, as docs/store-format.md has version 2: version 1 with raw counts, rules seen and edits. */
+static void version_2_is_read(void **state) {
+    (void)state;
+    enum { COMMON = 4 + 8 + 8 + 2 + 1 + 1 + 2 + 16 + 48 + 48 + 4, ADDED = 60 };
+    uint8_t v1[LAR_JREC_BYTES_MAX], p[LAR_JREC_BYTES_MAX];
+    size_t len = write_version_1(v1);
+    memcpy(p, v1, COMMON);
+    for (int i = 0; i < 6; i++) lar_bytes_put_le(p + COMMON + 8 * i, (uint64_t)(1000 + i), 8);
+    lar_bytes_put_le(p + COMMON + 48, 13, 8);
+    lar_bytes_put_le(p + COMMON + 56, 2, 4);
+    memcpy(p + COMMON + ADDED, v1 + COMMON, len - COMMON);
+    lar_bytes_put_le(p, 2, 2);
+    seal(p, len + ADDED);
+    lar_journal_record r;
+    memset(&r, 0xff, sizeof r);
+    assert_int_equal(lar_journal_decode(lar_slice_of((const char *)p, len + ADDED), &r), LAR_OK);
+    assert_string_equal(r.model, "deepseek-chat");
+    assert_true(r.raw.hit == 1001 && r.rules_seen == 13 && r.edits == 2);
+    assert_true(r.request_id == 0 && r.edition_hash == 0 && r.prompt_bytes == 0 && r.chain.len == 0);
+    assert_true(r.predicted_hit == LAR_TOKENS_UNKNOWN && r.recall_hits == 0 && !r.edition[0] && !r.provider[0]);
+}
+
+/* A sealed record whose places are out of order, shrink, or are of no kind is damage. */
+static void sealed_chains_are_looked_at(void **state) {
+    (void)state;
+    lar_journal_record in = record_of(LAR_JREC_CUTS_MAX), out;
+    lar_journal_cut cuts[LAR_JREC_CUTS_MAX];
+    assert_int_equal(lar_journal_cuts(&in, cuts), LAR_JREC_CUTS_MAX);
+    assert_true(cuts[3].at == 3 && cuts[3].bytes == 4 && cuts[47].kind < LAR_JREC_CUT_KINDS && cuts[4].rule == 1);
+    lar_buf b = encoded(&in);
+    uint8_t *p = (uint8_t *)b.ptr, *chain = memmem(p, b.len, in.chain.ptr, in.chain.len);
+    assert_non_null(chain);
+    const struct {
+        size_t at;
+        uint8_t value;
+    } wrong[] = {{3 * 20 + 16, 2}, {3 * 20 + 12, 1}, {3 * 20 + 18, LAR_JREC_CUT_KINDS}, {47 * 20 + 18, 255}};
+    for (unsigned i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        uint8_t was = chain[wrong[i].at];
+        chain[wrong[i].at] = wrong[i].value;
+        seal(p, b.len);
+        assert_int_equal(lar_journal_decode(lar_buf_slice(&b), &out), LAR_CORRUPT);
+        chain[wrong[i].at] = was;
+    }
+    chain[-2]--; /* a length that is no whole number of places */
+    seal(p, b.len);
+    assert_int_equal(lar_journal_decode(lar_buf_slice(&b), &out), LAR_CORRUPT);
+    chain[-2]++;
+    chain[-1] = 0x7f; /* a length that leads out of the record */
+    seal(p, b.len);
+    assert_int_equal(lar_journal_decode(lar_buf_slice(&b), &out), LAR_CORRUPT);
+    lar_buf_release(&b);
+    in.chain.len--;
+    lar_buf_init(&b, LAR_JREC_BYTES_MAX);
+    assert_int_equal(lar_journal_encode(&in, &b), LAR_INVALID);
+    lar_buf_release(&b);
+}
+
 static void version_1_is_read(void **state) {
     (void)state;
     uint8_t p[LAR_JREC_BYTES_MAX];
@@ -214,6 +274,8 @@ int main(void) {
         cmocka_unit_test(sealed_nonsense_is_refused),
         cmocka_unit_test(a_newer_version_is_told_from_damage),
         cmocka_unit_test(version_1_is_read),
+        cmocka_unit_test(version_2_is_read),
+        cmocka_unit_test(sealed_chains_are_looked_at),
         cmocka_unit_test(memory_and_sums_see_damage),
         cmocka_unit_test(sums_saturate),
     };

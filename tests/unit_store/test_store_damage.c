@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "store/bytes.h"
+#include "store/env.h"
 #include "store/record.h"
 #include "store_fixture.h"
 
@@ -256,7 +257,7 @@ static void a_newer_format_is_left_alone(void **state) {
     lar_diag d;
     fill(f, 10);
     raw r = raw_begin(f);
-    put_format(&r, 3);
+    put_format(&r, LAR_FORMAT + 1);
     raw_end(&r);
     for (int i = 0; i < 2; i++) {
         f->o.read_only = i;
@@ -264,7 +265,7 @@ static void a_newer_format_is_left_alone(void **state) {
         assert_non_null(strstr(d.text, "newer"));
     }
     r = raw_begin(f);
-    put_format(&r, 2);
+    put_format(&r, LAR_FORMAT);
     raw_end(&r);
     f->o.read_only = false;
     fixture_open(f);
@@ -286,11 +287,13 @@ static void format_1_is_upgraded(void **state) {
         lar_buf_init(&b, LAR_JREC_BYTES_MAX);
         in.time_ms = base + (int64_t)n;
         assert_int_equal(lar_journal_encode(&in, &b), LAR_OK);
-        /* version 1 is version 2 without raw counts (48), rules_seen (8) and edits (4) behind the turn */
-        enum { COMMON = 4 + 8 + 8 + 2 + 1 + 1 + 2 + 16 + 48 + 48 + 4, ADDED = 60 };
+        /* version 1 is version 3 without raw counts (48), rules_seen (8), edits (4) and what came with version 3 (48,
+         * two names and the chain) behind the turn */
+        enum { COMMON = 4 + 8 + 8 + 2 + 1 + 1 + 2 + 16 + 48 + 48 + 4 };
+        size_t added = 60 + 48 + 1 + strlen(in.edition) + 1 + strlen(in.provider) + 2 + in.chain.len;
         memcpy(v1 + 2, b.ptr + 2, COMMON - 2);
-        memcpy(v1 + COMMON, b.ptr + COMMON + ADDED, b.len - COMMON - ADDED);
-        size_t len = b.len - ADDED;
+        memcpy(v1 + COMMON, b.ptr + COMMON + added, b.len - COMMON - added);
+        size_t len = b.len - added;
         lar_bytes_put_le(v1 + 2, len, 2);
         lar_record_checksum(lar_slice_of((const char *)v1, len - 8), v1 + len - 8);
         lar_bytes_put_be64(key, n);
@@ -317,7 +320,7 @@ static void format_1_is_upgraded(void **state) {
     assert_int_equal(c.count, 1000);
     assert_int_equal(c.seqs[0], 1500);
     assert_int_equal(c.records[0].tokens.prompt, 1600);
-    assert_true(c.records[0].raw.prompt == LAR_TOKENS_UNKNOWN);
+    assert_true(c.records[0].raw.prompt == LAR_TOKENS_UNKNOWN && c.records[0].request_id == 0);
     collected_release(&c);
     assert_int_equal(lar_store_last_seq(f->store), 3000);
     char value[16];
