@@ -15,7 +15,7 @@
 #include "gateway/net/listener.h"
 #include "gateway/request/admin.h"
 #include "gateway/request/gateway.h"
-#include "gateway/request/volatile_memory.h"
+#include "gateway/recall/volatile_memory.h"
 
 enum { LOOPS_MAX = 256, CERT_LOOK_MS = 2000 };
 

@@ -1,6 +1,6 @@
 /* Recall without a disk, over the store's own cache. Called through lar_memory_ops; any thread; never blocks on I/O.
  * Why: larder must keep prefixes stable from the first try on, before anybody has chosen a folder. */
-#include "gateway/request/volatile_memory.h"
+#include "gateway/recall/volatile_memory.h"
 
 #include <stdlib.h>
 
