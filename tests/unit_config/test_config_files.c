@@ -51,6 +51,7 @@ static void refused(void **state) {
         {UP "canon: {mode: maybe}\n", "t.yaml:3:15: canon.mode: must be off, report or on"},
         {UP "canon: {rules_off: [LR004, LR04]}\n", "t.yaml:3:20: canon.rules_off: unknown rule; did you mean LR004?"},
         {UP "canon: {rules_off: nonsense_rule_xyz}\n", "unknown rule; `larder rules`"},
+        {UP "canon: {rules_on: LR101}\n", "canon.rules_on: a rule that only `larder lint` reports: it never edits"},
         {UP "canon: {rules_on: LR04}\n", "canon.rules_on: unknown rule; did you mean LR004?"},
         {UP "canon: {rules_off: [\"a b\"]}\n", "t.yaml:3:21: canon.rules_off: a blank"},
         {UP "canon: {scope_header: \"X Y\"}\n", "canon.scope_header: is not the name"},
