@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "gateway/commands/query.h"
+#include "gateway/commands/replay.h"
 #include "gateway/config/nearest.h"
 #include "gateway/main/config_command.h"
 #include "gateway/request/serve.h"
@@ -37,6 +38,7 @@ static int serve(int argc, char **argv) {
 static int stats(int argc, char **argv) { return lar_command_stats(argc - 1, argv + 1); }
 static int tail(int argc, char **argv) { return lar_command_tail(argc - 1, argv + 1); }
 static int export(int argc, char **argv) { return lar_command_export(argc - 1, argv + 1); }
+static int replay(int argc, char **argv) { return lar_command_replay(argc - 1, argv + 1); }
 
 static const char *const mode_names[] = {
     [LAR_RULE_MODE_OFF] = "OFF", [LAR_RULE_MODE_ON] = "ON", [LAR_RULE_MODE_LINT] = "LINT"};
@@ -91,6 +93,8 @@ static const command commands[] = {
     {"stats", "[options]", "hit rates and tokens from the journal", stats, HELP_BY_COMMAND},
     {"tail", "[options]", "the journal's last records; -f follows", tail, HELP_BY_COMMAND},
     {"export", "[options]", "journal records as JSON lines or CSV", export, HELP_BY_COMMAND},
+    {"replay", "[options] FILE...", "what larder would save, from logged requests; sends nothing", replay,
+     HELP_BY_COMMAND},
     {"rules", "[RULE]", "the canonicalisation rules, or one of them", rules, HELP_BY_TABLE},
     {"version", "", "the program's version", version, HELP_BY_TABLE},
     {"help", "[COMMAND]", "this page, or what a command takes", help, HELP_BY_TABLE},
