@@ -303,10 +303,12 @@ def errors(larder):
     check("twice.jsonl:1: " in err and "stands in the body twice" in err, err)
     _, err = larder.run(larder.file("empty.jsonl", []), code=1)
     check("no request was found" in err, err)
-    for args, word in (((), "which files?"), (("--provider", "opnai", "x"), "did you mean 'openai'"), (("--what", "x"), "unknown option"),
-                       (("--ttl", "0", "x"), "over 0"), (("--rules-on", "LR102", "x"), "larder rules"), (("--format",), "needs a value"),
+    for args, word in (((), "which files?"), (("--provider", "opnai", "x"), "did you mean 'openai'"),
+                       (("--what", "x"), "unknown option"), (("--ttl", "0", "x"), "over 0"),
+                       (("--rules-on", "LR102", "x"), "larder rules"), (("--format",), "needs a value"),
                        (("--price-as", "nobody", "x"), "no price"), (("--protocol", "smtp", "x"), "chat, messages"),
-                       (("/nowhere/x.jsonl",), "cannot be opened"), (("--format=xml", "x"), "text or json"), (("--as", "y", "x"), "conversations")):
+                       (("/nowhere/x.jsonl",), "cannot be opened"), (("--format=xml", "x"), "text or json"),
+                       (("--as", "y", "x"), "conversations")):
         _, err = larder.run(*args, code=2)
         check(word in err, "%s: %r is not in %s" % (args, word, err))
     check("usage: larder replay" in larder.run("--help")[0], "--help")
