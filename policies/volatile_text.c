@@ -1,7 +1,8 @@
-/* The classes of volatile text, and the scan for all of them (header: volatile_text.h).
- * Flow: canon and the linter -> here -> rules/clock_scan.c for clocks. Pure; no memory; never blocks. */
+/* The classes of volatile text, and the slots that their spans fill (header: volatile_text.h).
+ * Flow: canon and the linter -> here; the scan is rules/volatile_scan.c. Pure; no memory; never blocks. */
 #include "policies/volatile_text.h"
 #include "base/ensure.h"
+#include "policies/rules/scan_text.h"
 
 static const lar_volatile_row rows[LAR_VOLATILE_COUNT] = {
 #define LAR_CLASS(name, rule, evidence, owner, text)                                                                   \
@@ -15,15 +16,6 @@ const lar_volatile_row *lar_volatile_row_of(lar_volatile_class c) {
     return &rows[c];
 }
 
-static lar_volatile_class class_of(lar_clock_class c) {
-    switch (c) {
-    case LAR_CLOCK_DATETIME: return LAR_VOLATILE_DATETIME;
-    case LAR_CLOCK_TIME: return LAR_VOLATILE_TIME;
-    case LAR_CLOCK_EPOCH: return LAR_VOLATILE_EPOCH;
-    default: return LAR_VOLATILE_DATE;
-    }
-}
-
 static lar_clock_class clock_of(lar_volatile_class c) {
     switch (c) {
     case LAR_VOLATILE_DATETIME: return LAR_CLOCK_DATETIME;
@@ -33,20 +25,25 @@ static lar_clock_class clock_of(lar_volatile_class c) {
     }
 }
 
-enum { CHUNK = 32 };
+enum { SLOT_MAX = 96, CLASS_OFFSET = 64 };
 
-uint32_t lar_volatile_scan(lar_slice text, lar_volatile_span *spans, uint32_t room, lar_clock_budget *budget) {
-    lar_clock_span clocks[CHUNK];
-    uint32_t n = lar_clock_scan(text, clocks, room < CHUNK ? room : CHUNK, budget);
-    for (uint32_t i = 0; i < n; i++) {
-        const lar_clock_span *c = &clocks[i];
-        spans[i] = (lar_volatile_span){c->start,    c->end,     c->label_start, c->label_end, class_of(c->class_id),
-                                       c->key_word, c->example, c->stamp};
+/* Letters alone, in lower case: request_id, Request-ID and requestId are one. */
+static lar_hash keyed_slot(lar_slice text, const lar_volatile_span *s) {
+    char out[SLOT_MAX];
+    size_t n = 0;
+    out[n++] = (char)(CLASS_OFFSET + s->class_id); /* apart from the classes of clocks */
+    for (size_t i = s->label_start; i < s->label_end && n < sizeof out; i++) {
+        char c = lar_scan_low(text.ptr[i]);
+        if (lar_scan_is_digit(c)) c = '0';
+        if (c == '0' && out[n - 1] == '0') continue;
+        if (lar_scan_is_alnum(c) || lar_scan_is_wide(c)) out[n++] = c;
     }
-    return n;
+    if (n >= 4 && memcmp(out + n - 3, "：", 3) == 0) n -= 3;
+    return lar_hash_of(lar_slice_of(out, n));
 }
 
 lar_hash lar_volatile_slot(lar_slice text, const lar_volatile_span *s) {
+    if (s->class_id > LAR_VOLATILE_DATE) return keyed_slot(text, s);
     lar_clock_span c = {s->start, s->end, s->label_start, s->label_end, clock_of(s->class_id), false, false, s->stamp};
     return lar_clock_slot(text, &c);
 }

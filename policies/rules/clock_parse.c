@@ -3,6 +3,7 @@
  * Invariants: 1. nothing is read behind t.len. 2. a reader that returns 0 leaves a stamp that the caller
  * throws away. Not here: which of the clocks found may be edited. */
 #include "policies/rules/clock_text.h"
+#include "policies/rules/scan_text.h"
 
 /* What may stand between the parts of one clock, so that each attempt costs little whatever the text. */
 enum { BLANKS_MAX = 32, SEPARATORS_MAX = 8 };
@@ -27,21 +28,12 @@ static const char *const zone_names[] = {"UTC", "GMT", "EST",  "EDT", "CST",  "C
 static const word halves_zh[] = {{"上午", 1}, {"早上", 1}, {"凌晨", 1}, {"中午", 2},
                                  {"下午", 2}, {"晚上", 2}, {"傍晚", 2}};
 
-static bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
-static bool is_alnum(char c) { return is_letter(c) || (c >= '0' && c <= '9'); }
-static bool at_text(lar_slice t, size_t i, const char *text) {
-    if (i >= t.len || t.ptr[i] != text[0]) return false; /* nearly always decided here */
-    size_t n = strlen(text);
-    return t.len - i >= n && memcmp(t.ptr + i, text, n) == 0;
-}
-static bool at_char(lar_slice t, size_t i, char c) { return i < t.len && t.ptr[i] == c; }
-
 size_t lar_clock_skip_blanks(lar_slice t, size_t i) {
     for (int n = 0; n < BLANKS_MAX && i < t.len; n++) {
         if (t.ptr[i] == ' ' || t.ptr[i] == '\t') i++;
-        else if (at_text(t, i, "\xC2\xA0")) i += 2;     /* no-break space */
-        else if (at_text(t, i, "\xE2\x80\xAF")) i += 3; /* narrow no-break space, before PM in newer locales */
-        else if (at_text(t, i, "\xE3\x80\x80")) i += 3; /* ideographic space */
+        else if (lar_scan_at_text(t, i, "\xC2\xA0")) i += 2;     /* no-break space */
+        else if (lar_scan_at_text(t, i, "\xE2\x80\xAF")) i += 3; /* narrow no-break space, before PM in newer locales */
+        else if (lar_scan_at_text(t, i, "\xE3\x80\x80")) i += 3; /* ideographic space */
         else break;
     }
     return i;
@@ -85,7 +77,7 @@ static size_t two_digits(lar_slice t, size_t i, int64_t *value, int64_t max) {
 /* A name from a table, any case, not a part of a longer word. */
 static size_t name(lar_slice t, size_t i, const word *words, size_t count, int *value) {
     size_t n = 0;
-    while (i + n < t.len && n < 12 && is_letter(t.ptr[i + n])) n++;
+    while (i + n < t.len && n < 12 && lar_scan_is_letter(t.ptr[i + n])) n++;
     if (n < 3) return 0;
     char first = t.ptr[i] | 32;
     for (size_t w = 0; w < count; w++) {
@@ -103,9 +95,9 @@ static size_t weekday_zh(lar_slice t, size_t i) {
     static const char *const heads[] = {"星期", "礼拜", "周", "週"};
     static const char *const days[] = {"一", "二", "三", "四", "五", "六", "日", "天"};
     for (size_t h = 0; h < 4; h++) {
-        if (!at_text(t, i, heads[h])) continue;
+        if (!lar_scan_at_text(t, i, heads[h])) continue;
         for (size_t d = 0; d < 8; d++) {
-            if (at_text(t, i + strlen(heads[h]), days[d])) return i + strlen(heads[h]) + 3;
+            if (lar_scan_at_text(t, i + strlen(heads[h]), days[d])) return i + strlen(heads[h]) + 3;
         }
     }
     return 0;
@@ -114,8 +106,8 @@ static size_t weekday_zh(lar_slice t, size_t i) {
 static size_t skip_separators(lar_slice t, size_t i) {
     for (int n = 0; n < SEPARATORS_MAX; n++) {
         size_t b = lar_clock_skip_blanks(t, i);
-        if (at_char(t, b, ',')) b++;
-        else if (at_text(t, b, "，")) b += 3;
+        if (lar_scan_at(t, b, ',')) b++;
+        else if (lar_scan_at_text(t, b, "，")) b += 3;
         if (b == i) break;
         i = b;
     }
@@ -124,15 +116,15 @@ static size_t skip_separators(lar_slice t, size_t i) {
 
 size_t lar_clock_skip_weekday(lar_slice t, size_t i) {
     size_t b = skip_separators(t, i), e;
-    bool ascii = at_char(t, b, '('), wide = at_text(t, b, "（");
+    bool ascii = lar_scan_at(t, b, '('), wide = lar_scan_at_text(t, b, "（");
     size_t w = b + (ascii ? 1 : wide ? 3 : 0);
     int v;
     e = weekday_zh(t, w);
     if (!e) e = NAME(t, w, weekdays, &v);
     if (!e) return i;
-    if (ascii) return at_char(t, e, ')') ? e + 1 : i;
-    if (wide) return at_text(t, e, "）") ? e + 3 : i;
-    return at_char(t, e, '.') ? e + 1 : e;
+    if (ascii) return lar_scan_at(t, e, ')') ? e + 1 : i;
+    if (wide) return lar_scan_at_text(t, e, "）") ? e + 3 : i;
+    return lar_scan_at(t, e, '.') ? e + 1 : e;
 }
 
 static bool date_ok(lar_clock_stamp *s) {
@@ -143,15 +135,15 @@ static bool date_ok(lar_clock_stamp *s) {
 static size_t date_zh(lar_slice t, size_t i, lar_clock_stamp *s) {
     int digits;
     i = lar_clock_skip_blanks(t, i);
-    if (!at_text(t, i, "年")) return 0;
+    if (!lar_scan_at_text(t, i, "年")) return 0;
     i = number(t, lar_clock_skip_blanks(t, i + 3), 2, &s->month, &digits);
     if (!i) return 0;
     i = lar_clock_skip_blanks(t, i);
-    if (!at_text(t, i, "月")) return 0;
+    if (!lar_scan_at_text(t, i, "月")) return 0;
     i = number(t, lar_clock_skip_blanks(t, i + 3), 2, &s->day, &digits);
     if (!i) return 0;
     i = lar_clock_skip_blanks(t, i);
-    if (!at_text(t, i, "日") && !at_text(t, i, "号") && !at_text(t, i, "號")) return 0;
+    if (!lar_scan_at_text(t, i, "日") && !lar_scan_at_text(t, i, "号") && !lar_scan_at_text(t, i, "號")) return 0;
     return date_ok(s) ? i + 3 : 0;
 }
 
@@ -160,7 +152,7 @@ static size_t date_year_first(lar_slice t, size_t i, lar_clock_stamp *s) {
     if (i < t.len && (t.ptr[i] == '-' || t.ptr[i] == '/' || t.ptr[i] == '.')) {
         char sep = t.ptr[i];
         i = number(t, i + 1, 2, &s->month, &digits);
-        if (!i || !at_char(t, i, sep)) return 0;
+        if (!i || !lar_scan_at(t, i, sep)) return 0;
         i = number(t, i + 1, 2, &s->day, &digits);
         return i && date_ok(s) ? i : 0;
     }
@@ -171,7 +163,7 @@ static size_t date_year_first(lar_slice t, size_t i, lar_clock_stamp *s) {
 static size_t year_behind(lar_slice t, size_t i, lar_clock_stamp *s) {
     int digits;
     size_t b = skip_separators(t, i);
-    if (at_char(t, i, '-') || at_char(t, i, '/')) b = i + 1;
+    if (lar_scan_at(t, i, '-') || lar_scan_at(t, i, '/')) b = i + 1;
     size_t e = number(t, b, 4, &s->year, &digits);
     return e && digits == 4 && date_ok(s) ? e : 0;
 }
@@ -179,7 +171,7 @@ static size_t year_behind(lar_slice t, size_t i, lar_clock_stamp *s) {
 static size_t ordinal(lar_slice t, size_t i) {
     static const char *const tails[] = {"st", "nd", "rd", "th"};
     for (size_t k = 0; k < 4; k++) {
-        if (at_text(t, i, tails[k]) && !(i + 2 < t.len && is_letter(t.ptr[i + 2]))) return i + 2;
+        if (lar_scan_at_text(t, i, tails[k]) && !(i + 2 < t.len && lar_scan_is_letter(t.ptr[i + 2]))) return i + 2;
     }
     return i;
 }
@@ -191,7 +183,7 @@ static size_t date_day_first(lar_slice t, size_t i, lar_clock_stamp *s) {
         char sep = t.ptr[i];
         size_t e = number(t, i + 1, 2, &s->month, &digits);
         if (e) {
-            if (!at_char(t, e, sep)) return 0;
+            if (!lar_scan_at(t, e, sep)) return 0;
             e = number(t, e + 1, 4, &s->year, &digits);
             if (!e || digits != 4) return 0;
             s->day_or_month = true;
@@ -209,11 +201,11 @@ static size_t date_day_first(lar_slice t, size_t i, lar_clock_stamp *s) {
         return year_behind(t, e, s);
     }
     i = lar_clock_skip_blanks(t, ordinal(t, i));
-    if (at_text(t, i, "of ")) i += 3;
+    if (lar_scan_at_text(t, i, "of ")) i += 3;
     size_t e = NAME(t, i, months, &month);
     if (!e) return 0;
     s->month = month;
-    if (at_char(t, e, '.')) e++;
+    if (lar_scan_at(t, e, '.')) e++;
     return year_behind(t, e, s);
 }
 
@@ -223,7 +215,7 @@ static size_t date_month_first(lar_slice t, size_t i, lar_clock_stamp *s) {
     size_t e = NAME(t, i, months, &month);
     if (!e) return 0;
     s->month = month;
-    if (at_char(t, e, '.')) e++;
+    if (lar_scan_at(t, e, '.')) e++;
     size_t b = lar_clock_skip_blanks(t, e);
     if (b == e) return 0;
     e = number(t, b, 2, &s->day, &digits);
@@ -241,7 +233,7 @@ size_t lar_clock_read_date(lar_slice t, size_t i, lar_clock_stamp *s) {
     if (w != i) i = skip_separators(t, w);
     int digits;
     int64_t first;
-    if (i < t.len && is_letter(t.ptr[i])) return date_month_first(t, i, s);
+    if (i < t.len && lar_scan_is_letter(t.ptr[i])) return date_month_first(t, i, s);
     size_t e = number(t, i, 4, &first, &digits);
     if (!e) return 0;
     if (digits == 4) {
@@ -261,7 +253,7 @@ static size_t read_half(lar_slice t, size_t i, lar_clock_stamp *s) {
     size_t e = 0;
     if ((t.ptr[b + 1] | 32) == 'm') e = b + 2;
     else if (t.len - b >= 4 && t.ptr[b + 1] == '.' && (t.ptr[b + 2] | 32) == 'm' && t.ptr[b + 3] == '.') e = b + 4;
-    if (!e || (e < t.len && is_alnum(t.ptr[e]))) return i;
+    if (!e || (e < t.len && lar_scan_is_alnum(t.ptr[e]))) return i;
     s->half = c == 'a' ? 1 : 2;
     return e;
 }
@@ -278,30 +270,32 @@ static size_t skip_fraction(lar_slice t, size_t i) {
 static size_t time_zh(lar_slice t, size_t i, lar_clock_stamp *s) {
     int digits;
     size_t e = i, b = lar_clock_skip_blanks(t, i);
-    if (at_text(t, b, "半")) {
+    if (lar_scan_at_text(t, b, "半")) {
         s->minute = 30;
         return b + 3;
     }
     int64_t v;
     size_t m = number(t, b, 2, &v, &digits);
-    if (!m || v > 59 || !at_text(t, lar_clock_skip_blanks(t, m), "分")) return e;
+    if (!m || v > 59 || !lar_scan_at_text(t, lar_clock_skip_blanks(t, m), "分")) return e;
     s->minute = v;
     e = lar_clock_skip_blanks(t, m) + 3;
     b = lar_clock_skip_blanks(t, e);
     m = number(t, b, 2, &v, &digits);
     if (!m || v > 60) return e;
     m = skip_fraction(t, m);
-    if (!at_text(t, lar_clock_skip_blanks(t, m), "秒")) return e;
+    if (!lar_scan_at_text(t, lar_clock_skip_blanks(t, m), "秒")) return e;
     s->second = v;
     s->has_seconds = true;
     return lar_clock_skip_blanks(t, m) + 3;
 }
 
-static size_t colon(lar_slice t, size_t i) { return at_char(t, i, ':') ? i + 1 : at_text(t, i, "：") ? i + 3 : 0; }
+static size_t colon(lar_slice t, size_t i) {
+    return lar_scan_at(t, i, ':') ? i + 1 : lar_scan_at_text(t, i, "：") ? i + 3 : 0;
+}
 
 size_t lar_clock_read_time(lar_slice t, size_t i, lar_clock_stamp *s) {
     for (size_t h = 0; h < sizeof halves_zh / sizeof *halves_zh; h++) {
-        if (!at_text(t, i, halves_zh[h].text)) continue;
+        if (!lar_scan_at_text(t, i, halves_zh[h].text)) continue;
         s->half = (uint8_t)halves_zh[h].value;
         i = lar_clock_skip_blanks(t, i + 6);
         break;
@@ -313,7 +307,8 @@ size_t lar_clock_read_time(lar_slice t, size_t i, lar_clock_stamp *s) {
     size_t c = colon(t, e);
     if (!c) {
         size_t b = lar_clock_skip_blanks(t, e);
-        bool hour = at_text(t, b, "时") || at_text(t, b, "時") || at_text(t, b, "点") || at_text(t, b, "點");
+        bool hour = lar_scan_at_text(t, b, "时") || lar_scan_at_text(t, b, "時") || lar_scan_at_text(t, b, "点") ||
+                    lar_scan_at_text(t, b, "點");
         if (hour) return time_zh(t, b + 3, s);
         size_t half = read_half(t, e, s); /* "3 PM" */
         return half != e ? half : 0;
@@ -333,7 +328,7 @@ size_t lar_clock_read_time(lar_slice t, size_t i, lar_clock_stamp *s) {
 /* +08:00, +0800, +8 at i. */
 static size_t offset(lar_slice t, size_t i, lar_clock_stamp *s) {
     if (i >= t.len) return 0;
-    bool minus = t.ptr[i] == '-' || at_text(t, i, "\xE2\x88\x92");
+    bool minus = t.ptr[i] == '-' || lar_scan_at_text(t, i, "\xE2\x88\x92");
     if (!minus && t.ptr[i] != '+') return 0;
     size_t b = i + (t.ptr[i] == '-' || t.ptr[i] == '+' ? 1 : 3);
     int digits, more;
@@ -343,7 +338,7 @@ static size_t offset(lar_slice t, size_t i, lar_clock_stamp *s) {
     if (digits == 4) {
         m = v % 100;
         v /= 100;
-    } else if (at_char(t, e, ':')) {
+    } else if (lar_scan_at(t, e, ':')) {
         e = number(t, e + 1, 2, &m, &more);
         if (!e || more != 2) return 0;
     }
@@ -356,19 +351,46 @@ static size_t offset(lar_slice t, size_t i, lar_clock_stamp *s) {
 /* " (China Standard Time)" behind an offset. */
 static size_t zone_comment(lar_slice t, size_t i) {
     size_t b = lar_clock_skip_blanks(t, i);
-    if (b == i || !at_char(t, b, '(')) return i;
+    if (b == i || !lar_scan_at(t, b, '(')) return i;
     for (size_t e = b + 1; e < t.len && e - b < 64; e++) {
         char c = t.ptr[e];
         if (c == ')') return e + 1;
-        if (!is_letter(c) && c != ' ' && (unsigned char)c < 0x80 && c != '.' && c != '\'' && c != '-') break;
+        if (!lar_scan_is_letter(c) && c != ' ' && (unsigned char)c < 0x80 && c != '.' && c != '\'' && c != '-') break;
     }
     return i;
 }
 
-size_t lar_clock_read_zone(lar_slice t, size_t i, lar_clock_stamp *s) {
+/* A zone by the name of its place behind what was read: Asia/Shanghai, [Europe/Berlin], (北京时间), Pacific Time. */
+static size_t zone_place(lar_slice t, size_t i, lar_clock_stamp *s) {
+    static const char *const regions[] = {"Africa/", "America/", "Asia/",    "Atlantic/", "Australia/",
+                                          "Europe/", "Indian/",  "Pacific/", "Etc/",      "US/"};
+    static const char *const names[] = {"北京时间",     "北京時間",     "中国标准时间", "东八区",
+                                        "台北时间",     "台北時間",     "上海时间",     "Beijing Time",
+                                        "Pacific Time", "Eastern Time", "Central Time", "Mountain Time",
+                                        "Beijing time", "local time",   "当地时间",     "China Standard Time"};
+    size_t b = lar_clock_skip_blanks(t, i), e = 0;
+    char open = lar_scan_at(t, b, '(') ? ')' : lar_scan_at(t, b, '[') ? ']' : 0;
+    bool wide = lar_scan_at_text(t, b, "（");
+    b += wide ? 3 : open ? 1 : 0;
+    for (size_t k = 0; k < sizeof regions / sizeof *regions && !e; k++) {
+        if (!lar_scan_at_text(t, b, regions[k])) continue;
+        size_t n = b + strlen(regions[k]);
+        e = n;
+        while (e < t.len && e - n < 40 && (lar_scan_is_letter(t.ptr[e]) || lar_scan_among(t.ptr[e], "_/-+"))) e++;
+        if (e == n) return i;
+    }
+    for (size_t k = 0; k < sizeof names / sizeof *names && !e; k++) {
+        if (lar_scan_at_text(t, b, names[k])) e = b + strlen(names[k]);
+    }
+    if (!e || (wide && !lar_scan_at_text(t, e, "）")) || (open && !lar_scan_at(t, e, open))) return i;
+    if (s->zone == LAR_ZONE_NONE) s->zone = LAR_ZONE_NAMED;
+    return e + (wide ? 3 : open ? 1 : 0);
+}
+
+static size_t read_zone_code(lar_slice t, size_t i, lar_clock_stamp *s) {
     size_t b = lar_clock_skip_blanks(t, i);
-    bool letter_ends = b + 1 >= t.len || !is_alnum(t.ptr[b + 1]);
-    if (at_char(t, b, 'Z') && letter_ends) {
+    bool letter_ends = b + 1 >= t.len || !lar_scan_is_alnum(t.ptr[b + 1]);
+    if (lar_scan_at(t, b, 'Z') && letter_ends) {
         s->zone = LAR_ZONE_OFFSET;
         return b + 1;
     }
@@ -377,7 +399,7 @@ size_t lar_clock_read_zone(lar_slice t, size_t i, lar_clock_stamp *s) {
     s->zone = LAR_ZONE_NONE;
     for (size_t z = 0; z < sizeof zone_names / sizeof *zone_names; z++) {
         size_t n = strlen(zone_names[z]);
-        if (!at_text(t, b, zone_names[z]) || (b + n < t.len && is_alnum(t.ptr[b + n]))) continue;
+        if (!lar_scan_at_text(t, b, zone_names[z]) || (b + n < t.len && lar_scan_is_alnum(t.ptr[b + n]))) continue;
         if (z > 1) {
             s->zone = LAR_ZONE_NAMED;
             return b + n;
@@ -387,6 +409,10 @@ size_t lar_clock_read_zone(lar_slice t, size_t i, lar_clock_stamp *s) {
         return zone_comment(t, e ? e : b + n);
     }
     return i;
+}
+
+size_t lar_clock_read_zone(lar_slice t, size_t i, lar_clock_stamp *s) {
+    return zone_place(t, read_zone_code(t, i, s), s);
 }
 
 static size_t separators_before(lar_slice t, size_t i) {
@@ -402,14 +428,14 @@ static size_t separators_before(lar_slice t, size_t i) {
 static size_t name_before(lar_slice t, size_t e, const word *words, size_t count) {
     size_t b = e, v = e;
     if (b > 0 && t.ptr[b - 1] == '.') b--, v--;
-    while (b > 0 && v - b < 12 && is_letter(t.ptr[b - 1])) b--;
+    while (b > 0 && v - b < 12 && lar_scan_is_letter(t.ptr[b - 1])) b--;
     int value;
-    return v >= b + 3 && name(t, b, words, count, &value) == v && (b == 0 || !is_alnum(t.ptr[b - 1])) ? b : e;
+    return v >= b + 3 && name(t, b, words, count, &value) == v && (b == 0 || !lar_scan_is_alnum(t.ptr[b - 1])) ? b : e;
 }
 
 size_t lar_clock_look_back(lar_slice t, size_t i) {
     for (size_t h = 0; h < sizeof halves_zh / sizeof *halves_zh; h++) {
-        if (i >= 6 && at_text(t, i - 6, halves_zh[h].text)) return i - 6;
+        if (i >= 6 && lar_scan_at_text(t, i - 6, halves_zh[h].text)) return i - 6;
     }
     size_t at = i, e = separators_before(t, i);
     if (i - e > 4) return i;

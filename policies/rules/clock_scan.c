@@ -6,16 +6,11 @@
  * 3. borders are borders of characters. Why by hand: a regular expression over every prompt costs
  * more than the whole request otherwise does. */
 #include "policies/rules/clock_text.h"
+#include "policies/rules/scan_stop.h"
+#include "policies/rules/scan_text.h"
+#include "policies/rules/volatile_keys.h"
 
-enum { LABEL_MAX = 64, DATE_LABEL_MAX = 24, DIGITS_RUN_MAX = 20, MARKS_MAX = 32, CUT_MARGIN = 256 };
-
-static bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
-static bool is_alnum(char c) { return is_letter(c) || (c >= '0' && c <= '9'); }
-static bool at_text(lar_slice t, size_t i, const char *text) {
-    if (i >= t.len || t.ptr[i] != text[0]) return false; /* nearly always decided here */
-    size_t n = strlen(text);
-    return t.len - i >= n && memcmp(t.ptr + i, text, n) == 0;
-}
+enum { LABEL_MAX = 64, DATE_LABEL_MAX = 24, DIGITS_RUN_MAX = 20 };
 
 /* -- one candidate -------------------------------------------------------------------------------- */
 
@@ -27,9 +22,9 @@ static size_t to_time(lar_slice t, size_t e) {
     size_t i = lar_clock_skip_weekday(t, e);
     for (int turn = 0; turn < 4; turn++) {
         i = lar_clock_skip_blanks(t, i);
-        if (at_text(t, i, ",") || at_text(t, i, "-") || at_text(t, i, "|")) i += 1;
-        else if (at_text(t, i, "at ")) i += 3;
-        else if (at_text(t, i, "，") || at_text(t, i, "—") || at_text(t, i, "–")) i += 3;
+        if (lar_scan_at_text(t, i, ",") || lar_scan_at_text(t, i, "-") || lar_scan_at_text(t, i, "|")) i += 1;
+        else if (lar_scan_at_text(t, i, "at ")) i += 3;
+        else if (lar_scan_at_text(t, i, "，") || lar_scan_at_text(t, i, "—") || lar_scan_at_text(t, i, "–")) i += 3;
         else break;
     }
     return i;
@@ -74,7 +69,7 @@ static size_t time_then_date(lar_slice t, size_t start, lar_clock_span *span) {
     span->class_id = LAR_CLOCK_TIME;
     span->stamp = s;
     size_t b = to_time(t, z);
-    if (at_text(t, b, "on ")) b += 3;
+    if (lar_scan_at_text(t, b, "on ")) b += 3;
     if (b == z) return z;
     size_t d = lar_clock_read_date(t, b, &s);
     if (!d || !s.year) return z;
@@ -96,7 +91,7 @@ static bool digits(lar_slice t, size_t i, int count, int64_t *value) {
 static size_t basic_iso(lar_slice t, size_t i, lar_clock_span *span) {
     lar_clock_stamp s = {.has_date = true, .has_time = true, .has_seconds = true};
     if (!digits(t, i, 4, &s.year) || !digits(t, i + 4, 2, &s.month) || !digits(t, i + 6, 2, &s.day) ||
-        !at_text(t, i + 8, "T"))
+        !lar_scan_at_text(t, i + 8, "T"))
         return 0;
     if (!digits(t, i + 9, 2, &s.hour) || !digits(t, i + 11, 2, &s.minute) || !digits(t, i + 13, 2, &s.second)) return 0;
     if (s.year < 1970 || s.year > 2999 || s.month < 1 || s.month > 12 || s.day < 1 || s.day > 31 || s.hour > 24 ||
@@ -107,24 +102,19 @@ static size_t basic_iso(lar_slice t, size_t i, lar_clock_span *span) {
     return lar_clock_read_zone(t, i + 15, &span->stamp);
 }
 
-/* Behind a key name and a sign: ts=1933398942, "timestamp": 1933398942118, 时间戳：1933398942. */
+/* Behind a key name and a sign: ts=1933398942, "timestamp": 1933398942118, now_ms, 时间戳：1933398942. */
 static bool epoch_key(lar_slice t, size_t i) {
     static const char *const names[] = {"ts",   "timestamp", "time",   "epoch",    "now",
                                         "unix", "时间戳",    "時間戳", "unixtime", "millis"};
-    size_t e = i;
-    bool sign = false;
-    while (e > 0 && i - e < MARKS_MAX) {
-        char c = t.ptr[e - 1];
-        if (c == ':' || c == '=') sign = true, e--;
-        else if (e >= 3 && memcmp(t.ptr + e - 3, "：", 3) == 0) sign = true, e -= 3;
-        else if (c == ' ' || c == '"' || c == '\'' || c == '*' || c == '>' || c == '`') sign = sign || c == '>', e--;
-        else break;
-    }
-    if (!sign) return false;
-    for (size_t k = 0; k < sizeof names / sizeof *names; k++) {
-        size_t n = strlen(names[k]);
-        if (e < n || !lar_slice_ieq(lar_slice_of(t.ptr + e - n, n), lar_slice_cstr(names[k]))) continue;
-        if (e == n || !is_letter(t.ptr[e - n - 1])) return true;
+    static const char *const units[] = {"", "ms", "s", "us", "ns", "millis", "sec", "seconds", "milliseconds", "utc"};
+    lar_key_front f;
+    if (!lar_key_read(t, i, 0, &f) || !(f.sign || f.copula)) return false;
+    for (size_t u = 0; u < sizeof units / sizeof *units; u++) {
+        size_t n = strlen(units[u]);
+        if (!lar_key_preceded(&f, 0, units[u])) continue;
+        for (size_t k = 0; k < sizeof names / sizeof *names; k++) {
+            if (lar_key_preceded(&f, n, names[k])) return true;
+        }
     }
     return false;
 }
@@ -151,15 +141,16 @@ static size_t epoch(lar_slice t, size_t i, lar_clock_span *span) {
 static bool glued_left(lar_slice t, size_t i) {
     if (i == 0) return false;
     char c = t.ptr[i - 1];
-    if (is_alnum(c) || c == '_' || c == '/' || c == '\\' || c == '@' || c == '+' || c == '%' || c == '#') return true;
+    if (lar_scan_is_alnum(c) || c == '_' || c == '/' || c == '\\' || c == '@' || c == '+' || c == '%' || c == '#')
+        return true;
     return (c == '-' || c == '.' || c == ':') && i >= 2 &&
-           (is_alnum(t.ptr[i - 2]) && (c != ':' || !is_letter(t.ptr[i - 2])));
+           (lar_scan_is_alnum(t.ptr[i - 2]) && (c != ':' || !lar_scan_is_letter(t.ptr[i - 2])));
 }
 static bool glued_right(lar_slice t, size_t e) {
     if (e >= t.len) return false;
     char c = t.ptr[e];
-    if (is_alnum(c) || c == '_' || c == '%') return true;
-    return (c == '-' || c == '.' || c == ':' || c == '/') && e + 1 < t.len && is_alnum(t.ptr[e + 1]);
+    if (lar_scan_is_alnum(c) || c == '_' || c == '%') return true;
+    return (c == '-' || c == '.' || c == ':' || c == '/') && e + 1 < t.len && lar_scan_is_alnum(t.ptr[e + 1]);
 }
 
 /* Whether a number of that many digits, followed by byte `next`, can begin a form at all. */
@@ -188,99 +179,47 @@ static size_t try_number(lar_slice t, size_t i, size_t floor, lar_clock_span *sp
 
 /* -- label ---------------------------------------------------------------------------------------- */
 
-/* The label in lower case, so that words can be looked for. */
-typedef struct low_text {
-    char bytes[LABEL_MAX + 36];
-    size_t len;
-} low_text;
-
-static size_t find(const low_text *l, const char *word) {
-    size_t n = strlen(word), i = 0;
-    while (i + n <= l->len) {
-        const char *p = memchr(l->bytes + i, word[0], l->len - n + 1 - i);
-        if (!p) break;
-        i = (size_t)(p - l->bytes);
-        if (memcmp(p, word, n) == 0) return i;
-        i++;
-    }
-    return SIZE_MAX;
-}
-
 /* Whether the label speaks of the present. *cut: where the slot's name begins: at a word that can only mean now,
  * so that "Setup. Current time" and "Rules: current time" are one slot; else the whole label counts, so that
  * "opening time" is not taken for "time". */
-static bool key_word(const low_text *l, size_t *cut) {
+static bool key_word(const lar_scan_low_text *l, size_t *cut) {
     static const char *const strong[] = {"current", "today", "date and time", "当前", "當前", "现在",
                                          "現在",    "目前",  "今天",          "今日", "此刻"};
     static const char *const weak[] = {"time is", "date is", "时间", "時間", "日期", "时刻"};
     static const char *const last[] = {"time", "date", "datetime", "timestamp", "clock", "ts"};
     size_t best = SIZE_MAX;
     for (size_t k = 0; k < sizeof strong / sizeof *strong; k++) {
-        size_t at = find(l, strong[k]);
+        size_t at = lar_scan_find(l, strong[k]);
         if (at < best) best = at;
     }
-    size_t now = find(l, "now");
-    if (now < best && (now == 0 || !is_alnum(l->bytes[now - 1])) && (now + 3 == l->len || !is_alnum(l->bytes[now + 3])))
+    size_t now = lar_scan_find(l, "now");
+    if (now < best && (now == 0 || !lar_scan_is_alnum(l->bytes[now - 1])) &&
+        (now + 3 == l->len || !lar_scan_is_alnum(l->bytes[now + 3])))
         best = now;
     *cut = best == SIZE_MAX ? 0 : best;
     if (best != SIZE_MAX) return true;
     for (size_t k = 0; k < sizeof weak / sizeof *weak; k++) {
-        if (find(l, weak[k]) != SIZE_MAX) return true;
+        if (lar_scan_find(l, weak[k]) != SIZE_MAX) return true;
     }
     size_t e = l->len;
-    while (e > 0 && !is_alnum(l->bytes[e - 1]) && (unsigned char)l->bytes[e - 1] < 0x80) e--;
+    while (e > 0 && !lar_scan_is_alnum(l->bytes[e - 1]) && (unsigned char)l->bytes[e - 1] < 0x80) e--;
     for (size_t k = 0; k < sizeof last / sizeof *last; k++) {
         size_t n = strlen(last[k]);
-        if (e >= n && memcmp(l->bytes + e - n, last[k], n) == 0 && (e == n || !is_letter(l->bytes[e - n - 1])))
+        if (e >= n && memcmp(l->bytes + e - n, last[k], n) == 0 && (e == n || !lar_scan_is_letter(l->bytes[e - n - 1])))
             return true;
     }
     return false;
 }
 
-static bool speaks_of_example(const low_text *l) {
-    static const char *const words[] = {"e.g",      "example", "such as", "format", "cutoff", "cut-off", "sample",
-                                        "strftime", "例如",    "比如",    "格式",   "示例",   "截止",    "样例"};
-    for (size_t k = 0; k < sizeof words / sizeof *words; k++) {
-        if (find(l, words[k]) != SIZE_MAX) return true;
-    }
-    return false;
-}
-
-/* The last sentence end in [b, e): the offset behind it and its blanks; b if there is none. */
-static size_t sentence_start(lar_slice t, size_t b, size_t e) {
-    static const char *const wide[] = {"。", "！", "？", "；"};
-    size_t at = b;
-    for (size_t i = b; i < e; i++) {
-        char c = t.ptr[i];
-        if ((c == '.' || c == '!' || c == '?' || c == ';') && i + 1 < e && t.ptr[i + 1] == ' ') {
-            bool eg = c == '.' && i >= 2 && (t.ptr[i - 1] == 'g' || t.ptr[i - 1] == 'e') && t.ptr[i - 2] == '.';
-            if (!eg) at = i + 2;
-            continue;
-        }
-        if ((unsigned char)c != 0xE3 && (unsigned char)c != 0xEF) continue;
-        for (size_t w = 0; w < 4; w++) {
-            if (at_text(t, i, wide[w]) && i + 3 <= e) at = i + 3;
-        }
-    }
-    while (at < e && t.ptr[at] == ' ') at++;
-    return at;
-}
-
 static void read_label(lar_slice t, lar_clock_span *s, size_t floor) {
     size_t reach = s->class_id == LAR_CLOCK_DATE ? DATE_LABEL_MAX : LABEL_MAX + 32; /* policies are full of dates */
-    size_t b = s->start, most = s->start > reach ? s->start - reach : 0;
-    if (most < floor) most = floor;
-    while (b > most && t.ptr[b - 1] != '\n' && t.ptr[b - 1] != '\r') b--;
-    while (b < s->start && ((unsigned char)t.ptr[b] & 0xC0) == 0x80) b++; /* not inside a character */
-    b = sentence_start(t, b, s->start);
-    low_text low = {.len = s->start - b};
-    for (size_t i = 0; i < low.len; i++) {
-        char c = t.ptr[b + i];
-        low.bytes[i] = c >= 'A' && c <= 'Z' ? (char)(c + 32) : c;
-    }
-    s->example = speaks_of_example(&low) || (s->start > 0 && t.ptr[s->start - 1] == '`');
+    size_t b = lar_scan_sentence(t, lar_scan_line_before(t, s->start, reach, floor), s->start);
+    lar_scan_low_text low;
+    lar_scan_lower(t, b, s->start, &low);
     size_t cut;
     s->key_word = key_word(&low, &cut);
+    size_t code = s->start - (s->start > b && t.ptr[s->start - 1] == '`' && s->key_word); /* **Time:** `15:15` */
+    s->example = lar_scan_speaks_of_example(&low) || lar_scan_in_ticks(t, b, code);
     b += cut;
     if (s->start - b > LABEL_MAX) b = s->start - LABEL_MAX;
     while (b < s->start && ((unsigned char)t.ptr[b] & 0xC0) == 0x80) b++;
@@ -288,61 +227,46 @@ static void read_label(lar_slice t, lar_clock_span *s, size_t floor) {
     s->label_end = s->start;
 }
 
-/* Whether `upto` lies inside a ``` fence; *at and *inside carry the state from call to call. */
-static bool in_fence(lar_slice t, size_t upto, size_t *at, bool *inside) {
-    while (*at < upto) {
-        const char *p = memchr(t.ptr + *at, '`', upto - *at);
-        if (!p) break;
-        size_t i = (size_t)(p - t.ptr);
-        *at = i + 1;
-        if (!at_text(t, i, "```")) continue;
-        *at = i + 3;
-        size_t b = i;
-        while (b > 0 && (t.ptr[b - 1] == ' ' || t.ptr[b - 1] == '\t')) b--;
-        if (b == 0 || t.ptr[b - 1] == '\n' || t.ptr[b - 1] == '\r') *inside = !*inside;
-    }
-    if (*at < upto) *at = upto;
-    return *inside;
+size_t lar_clock_number_end(lar_slice t, size_t i, bool *may) {
+    size_t e = i, count = 0;
+    int d;
+    for (size_t b; (b = lar_clock_digit(t, e, &d)) != 0; e += b) count++;
+    *may = count > 0 && may_begin(count, e < t.len ? (unsigned char)t.ptr[e] : 0);
+    return e;
 }
 
-/* The next number at or behind i that may begin a form: its bounds. False if there is none. */
-static bool next_number(lar_slice t, size_t i, size_t *start, size_t *end) {
-    while (i < t.len) {
-        unsigned char c = (unsigned char)t.ptr[i];
-        int d;
-        if (((c < '0' || c > '9') && c != 0xEF) || !lar_clock_digit(t, i, &d)) {
-            i++;
-            continue;
-        }
-        size_t e = i, count = 0;
-        for (size_t b; (b = lar_clock_digit(t, e, &d)) != 0; e += b) count++;
-        *start = i;
-        *end = e;
-        if (may_begin(count, e < t.len ? (unsigned char)t.ptr[e] : 0)) return true;
-        i = e;
-    }
-    return false;
+size_t lar_clock_try(lar_slice t, size_t i, size_t floor, lar_clock_span *s) {
+    *s = (lar_clock_span){0};
+    size_t e = try_number(t, i, floor, s);
+    if (!e) return 0;
+    s->end = (uint32_t)e;
+    read_label(t, s, floor);
+    return e;
 }
 
 uint32_t lar_clock_scan(lar_slice text, lar_clock_span *spans, uint32_t room, lar_clock_budget *budget) {
     lar_slice t = lar_slice_of(text.ptr, text.len < budget->bytes ? text.len : budget->bytes);
-    size_t stop = t.len < text.len ? (t.len > CUT_MARGIN ? t.len - CUT_MARGIN : 0) : t.len;
+    size_t stop = t.len < text.len ? (t.len > LAR_CLOCK_CUT_MARGIN ? t.len - LAR_CLOCK_CUT_MARGIN : 0) : t.len;
     uint32_t n = 0;
-    size_t i = 0, end, floor = 0, fence_at = 0;
-    bool inside = false;
-    while (n < room && budget->numbers > 0 && next_number(t, i, &i, &end) && i < stop) {
-        lar_clock_span *s = &spans[n];
-        *s = (lar_clock_span){0};
+    size_t i = 0, floor = 0;
+    lar_stops stops;
+    lar_scan_place place = {0};
+    lar_stops_init(&stops, t);
+    while (n < room && budget->numbers > 0 && (i = lar_stops_next(&stops, i)) < stop) {
+        bool may;
+        size_t end = lar_clock_number_end(t, i, &may);
+        if (!may) {
+            i = end > i ? end : i + 1;
+            continue;
+        }
         budget->numbers--;
-        size_t e = try_number(t, i, floor, s);
+        lar_clock_span *s = &spans[n];
+        size_t e = lar_clock_try(t, i, floor, s);
         i = e ? e : end;
         if (!e) continue;
-        s->end = (uint32_t)e;
-        read_label(t, s, floor);
-        if (in_fence(t, s->start, &fence_at, &inside)) s->example = true;
-        bool needs_key = s->class_id == LAR_CLOCK_TIME || s->class_id == LAR_CLOCK_DATE; /* else it is content */
-        bool cut = e >= t.len && t.len < text.len;                                       /* it may go on */
-        if ((!needs_key || s->key_word) && !cut) n++;
+        if (lar_scan_in_example(t, s->start, &place)) s->example = true;
+        bool cut = e >= t.len && t.len < text.len; /* it may go on */
+        if (lar_clock_counts(s) && !cut) n++;
         floor = e;
     }
     budget->bytes -= (uint32_t)t.len;

@@ -68,12 +68,21 @@ typedef struct lar_clock_budget {
     uint32_t numbers; /* that could begin a clock */
 } lar_clock_budget;
 
-enum { LAR_CLOCK_BYTES_MAX = 1024 * 1024, LAR_CLOCK_NUMBERS_MAX = 16 * 1024 };
+/* CUT_MARGIN: where a text is cut by the budget, no value begins in the last bytes before the cut. */
+enum { LAR_CLOCK_BYTES_MAX = 1024 * 1024, LAR_CLOCK_NUMBERS_MAX = 16 * 1024, LAR_CLOCK_CUT_MARGIN = 256 };
 #define LAR_CLOCK_BUDGET ((lar_clock_budget){LAR_CLOCK_BYTES_MAX, LAR_CLOCK_NUMBERS_MAX})
 
 /* Candidates in order; at most `room`. Returns how many. Stops where the budget ends, and never takes what may go on
  * behind that place. */
 uint32_t lar_clock_scan(lar_slice text, lar_clock_span *spans, uint32_t room, lar_clock_budget *budget);
+/* The digits at i: the offset behind them; *may: a form can begin with them. */
+size_t lar_clock_number_end(lar_slice t, size_t i, bool *may);
+/* The clock that holds the number at i and begins at or behind floor, with its label; the offset behind it, or 0. */
+size_t lar_clock_try(lar_slice t, size_t i, size_t floor, lar_clock_span *s);
+/* A time or a date alone is content unless its label says otherwise. */
+static inline bool lar_clock_counts(const lar_clock_span *s) {
+    return s->key_word || (s->class_id != LAR_CLOCK_TIME && s->class_id != LAR_CLOCK_DATE);
+}
 /* Which slot a span fills: its class and its label, digits and case aside. */
 lar_hash lar_clock_slot(lar_slice text, const lar_clock_span *span);
 
