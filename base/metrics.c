@@ -9,6 +9,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/ensure.h"
 
@@ -26,6 +27,15 @@ static const row rows[LAR_METRIC_COUNT] = {
 #undef LAR_METRIC
 };
 
+static const struct {
+    const char *name, *label, *help;
+} by_rows[LAR_METRIC_BY_COUNT] = {
+#define LAR_METRIC(name, kind, text)
+#define LAR_METRIC_BY(name, label, text) {#name, #label, text},
+#include "base/metrics.def"
+#undef LAR_METRIC
+};
+
 /* Upper bounds in microseconds, inclusive; from a canonicalised body to a long answer. */
 static const uint64_t bounds_us[] = {50,       100,      250,      500,       1000,      2500,     5000,    10000,
                                      25000,    50000,    100000,   250000,    500000,    1000000,  2500000, 5000000,
@@ -37,8 +47,15 @@ typedef struct cell {
     _Atomic uint64_t buckets[BOUNDS + 1]; /* HISTOGRAM: observations in (bound before, bound]; last: above all */
 } cell;
 
+/* Values of a label are counted a few times a request at most: they share cache lines. */
+typedef struct by_cells {
+    _Alignas(64) _Atomic int64_t values[LAR_METRIC_LABELS_MAX];
+    const char *names[LAR_METRIC_LABELS_MAX]; /* NULL: not exported */
+} by_cells;
+
 struct lar_metrics {
     cell cells[LAR_METRIC_COUNT];
+    by_cells by[LAR_METRIC_BY_COUNT];
 };
 
 lar_metrics *lar_metrics_new(void) {
@@ -47,6 +64,12 @@ lar_metrics *lar_metrics_new(void) {
     for (int i = 0; i < LAR_METRIC_COUNT; i++) {
         atomic_init(&m->cells[i].value, 0);
         for (int b = 0; b <= BOUNDS; b++) atomic_init(&m->cells[i].buckets[b], 0);
+    }
+    for (int i = 0; i < LAR_METRIC_BY_COUNT; i++) {
+        for (int v = 0; v < LAR_METRIC_LABELS_MAX; v++) {
+            atomic_init(&m->by[i].values[v], 0);
+            m->by[i].names[v] = NULL;
+        }
     }
     return m;
 }
@@ -78,10 +101,27 @@ int64_t lar_metrics_get(const lar_metrics *m, lar_metric which) {
     return (int64_t)n;
 }
 
-static void exported_name(const row *r, char out[64]) {
+void lar_metrics_label(lar_metrics *m, const char *label, uint32_t value, const char *name) {
+    LAR_ASSERT(value < LAR_METRIC_LABELS_MAX);
+    for (int i = 0; i < LAR_METRIC_BY_COUNT; i++) {
+        if (strcmp(by_rows[i].label, label) == 0) m->by[i].names[value] = name;
+    }
+}
+
+void lar_metrics_add_by(lar_metrics *m, lar_metric_by which, uint32_t value, int64_t n) {
+    LAR_ASSERT(value < LAR_METRIC_LABELS_MAX);
+    if (m) atomic_fetch_add_explicit(&m->by[which].values[value], n, memory_order_relaxed);
+}
+
+int64_t lar_metrics_get_by(const lar_metrics *m, lar_metric_by which, uint32_t value) {
+    LAR_ASSERT(value < LAR_METRIC_LABELS_MAX);
+    return m ? atomic_load_explicit(&m->by[which].values[value], memory_order_relaxed) : 0;
+}
+
+static void exported_name(const char *name, char out[64]) {
     size_t n = 0;
-    for (; r->name[n] && n < 63; n++) {
-        char c = r->name[n];
+    for (; name[n] && n < 63; n++) {
+        char c = name[n];
         out[n] = c >= 'A' && c <= 'Z' ? (char)(c + 32) : c;
     }
     out[n] = 0;
@@ -109,12 +149,25 @@ static lar_error histogram_text(const cell *c, const char *name, lar_buf *out) {
     return lar_buf_printf(out, "larder_%s_sum %s\nlarder_%s_count %llu\n", name, seconds, name, (unsigned long long)n);
 }
 
+static lar_error by_text(const lar_metrics *m, int i, lar_buf *out) {
+    char name[64];
+    exported_name(by_rows[i].name, name);
+    lar_error e =
+        lar_buf_printf(out, "# HELP larder_%s %s\n# TYPE larder_%s counter\n", name, by_rows[i].help, name);
+    for (int v = 0; !e && v < LAR_METRIC_LABELS_MAX; v++) {
+        if (!m->by[i].names[v]) continue;
+        e = lar_buf_printf(out, "larder_%s{%s=\"%s\"} %lld\n", name, by_rows[i].label, m->by[i].names[v],
+                           (long long)atomic_load_explicit(&m->by[i].values[v], memory_order_relaxed));
+    }
+    return e;
+}
+
 lar_error lar_metrics_text(const lar_metrics *m, lar_buf *out) {
     static const char *const kinds[] = {"counter", "gauge", "histogram"};
     lar_error e = LAR_OK;
     for (int i = 0; m && !e && i < LAR_METRIC_COUNT; i++) {
         char name[64];
-        exported_name(&rows[i], name);
+        exported_name(rows[i].name, name);
         e = lar_buf_printf(out, "# HELP larder_%s %s\n# TYPE larder_%s %s\n", name, rows[i].help, name,
                            kinds[rows[i].kind]);
         if (e) break;
@@ -123,5 +176,6 @@ lar_error lar_metrics_text(const lar_metrics *m, lar_buf *out) {
             e = lar_buf_printf(out, "larder_%s %lld\n", name,
                                (long long)atomic_load_explicit(&m->cells[i].value, memory_order_relaxed));
     }
+    for (int i = 0; m && !e && i < LAR_METRIC_BY_COUNT; i++) e = by_text(m, i, out);
     return e;
 }

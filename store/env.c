@@ -404,14 +404,22 @@ uint64_t lar_env_pages_free(lar_env *e) {
     return used > all ? (freed > used - all ? freed - (used - all) : 0) : all - used + freed;
 }
 
-uint64_t lar_env_pages_used_by(lar_env *e, lar_db db) {
+/* All zero where it cannot be read. */
+static MDB_stat stat_of(lar_env *e, lar_db db) {
     lar_env_reader *r;
     MDB_stat st = {0};
-    if (lar_env_read_begin(e, &r)) return 0;
-    int rc = mdb_stat(r->txn, e->dbi[db], &st);
+    if (lar_env_read_begin(e, &r)) return st;
+    if (mdb_stat(r->txn, e->dbi[db], &st)) st = (MDB_stat){0};
     lar_env_read_end(e, r);
-    return rc || !st.ms_entries ? 0 : st.ms_branch_pages + st.ms_leaf_pages + st.ms_overflow_pages;
+    return st;
 }
+
+uint64_t lar_env_pages_used_by(lar_env *e, lar_db db) {
+    MDB_stat st = stat_of(e, db);
+    return st.ms_entries ? st.ms_branch_pages + st.ms_leaf_pages + st.ms_overflow_pages : 0;
+}
+
+uint64_t lar_env_entries(lar_env *e, lar_db db) { return stat_of(e, db).ms_entries; }
 
 lar_error lar_env_reopen(lar_env *e) {
     lar_diag d = {0};

@@ -65,7 +65,8 @@ void lar_env_read_end(lar_env *e, lar_env_reader *r);
 LAR_MUST_USE lar_error lar_env_grow(lar_env *e);
 /* Pages that can still be used at the present size: behind the last page, and freed ones. */
 uint64_t lar_env_pages_free(lar_env *e);
-uint64_t lar_env_pages_used_by(lar_env *e, lar_db db);
+uint64_t lar_env_pages_used_by(lar_env *e, lar_db db); /* any thread */
+uint64_t lar_env_entries(lar_env *e, lar_db db);       /* any thread */
 /* After a failure that LMDB cannot get over in place: closes and opens the environment again. */
 LAR_MUST_USE lar_error lar_env_reopen(lar_env *e);
 /* Slots of readers that died are given back. */

@@ -55,6 +55,13 @@ void lar_store_flush(lar_store *s);
 lar_error lar_store_memory_get(void *store, const lar_hash *key, lar_buf *out);
 void lar_store_memory_put(void *store, const lar_hash *key, lar_slice value);
 
+/* How much recall memory there is. Any thread; reads no value. */
+typedef struct lar_memory_size {
+    uint64_t entries, bytes; /* on disk: values, and the pages that they and their index take */
+    uint64_t cache_bytes;    /* in memory */
+} lar_memory_size;
+lar_memory_size lar_store_memory_size(lar_store *s);
+
 /* -- queries: any thread or process, in a read transaction of their own ------------------------------ */
 
 typedef struct lar_journal_filter {

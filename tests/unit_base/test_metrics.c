@@ -79,10 +79,11 @@ static void the_whole_text_follows_the_format(void **state) {
         const char *name, *kind, *help;
     } rows[] = {
 #define LAR_METRIC(name, kind, text) {#name, #kind, text},
+#define LAR_METRIC_BY(name, label, text) {#name, "COUNTER", text},
 #include "base/metrics.def"
 #undef LAR_METRIC
     };
-    for (size_t i = 0; i < LAR_METRIC_COUNT; i++) {
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         assert_null(strpbrk(rows[i].help, "\\\n\r"));
         assert_int_equal(strspn(rows[i].name, "ABCDEFGHIJKLMNOPQRSTUVWXYZ_"), strlen(rows[i].name));
         const char *tail = strrchr(rows[i].name, '_');
@@ -90,6 +91,7 @@ static void the_whole_text_follows_the_format(void **state) {
         assert_true(strcmp(rows[i].kind, "HISTOGRAM") != 0 || (tail && strcmp(tail, "_SECONDS") == 0));
     }
     lar_metrics *m = lar_metrics_new();
+    for (uint32_t v = 0; v < 3; v++) lar_metrics_label(m, "rule", v, v ? "LR002" : "LR001");
     char *text = text_of(m), *at = text, current[100] = "";
     size_t announced = 0;
     assert_int_equal(text[strlen(text) - 1], '\n');
@@ -106,7 +108,28 @@ static void the_whole_text_follows_the_format(void **state) {
             assert_int_equal(*end, 0);
         }
     }
-    assert_int_equal(announced, LAR_METRIC_COUNT);
+    assert_int_equal(announced, LAR_METRIC_COUNT + LAR_METRIC_BY_COUNT);
+    free(text);
+    lar_metrics_free(m);
+}
+
+static void labels_part_a_counter(void **state) {
+    (void)state;
+    lar_metrics *m = lar_metrics_new();
+    lar_metrics_label(m, "rule", 0, "LR001");
+    lar_metrics_label(m, "rule", LAR_METRIC_LABELS_MAX - 1, "LR107");
+    lar_metrics_label(m, "colour", 5, "red"); /* a label that no counter has */
+    lar_metrics_add_by(m, LAR_METRIC_BY_RULE_EDITS_TOTAL, 0, 3);
+    lar_metrics_add_by(m, LAR_METRIC_BY_RULE_EDITS_TOTAL, 0, 4);
+    lar_metrics_add_by(m, LAR_METRIC_BY_RULE_EDITS_TOTAL, 5, 1);
+    lar_metrics_add_by(NULL, LAR_METRIC_BY_RULE_EDITS_TOTAL, 0, 1);
+    assert_int_equal(lar_metrics_get_by(m, LAR_METRIC_BY_RULE_EDITS_TOTAL, 0), 7);
+    assert_int_equal(lar_metrics_get_by(m, LAR_METRIC_BY_RULE_FINDINGS_TOTAL, 0), 0);
+    char *text = text_of(m);
+    assert_has_line(text, "# TYPE larder_rule_edits_total counter");
+    assert_has_line(text, "larder_rule_edits_total{rule=\"LR001\"} 7");
+    assert_has_line(text, "larder_rule_edits_total{rule=\"LR107\"} 0");
+    assert_null(strstr(text, "red"));
     free(text);
     lar_metrics_free(m);
 }
@@ -151,6 +174,7 @@ int main(void) {
         cmocka_unit_test(counters_and_gauges_are_exported),
         cmocka_unit_test(histograms_are_cumulative_and_in_seconds),
         cmocka_unit_test(the_whole_text_follows_the_format),
+        cmocka_unit_test(labels_part_a_counter),
         cmocka_unit_test(threads_lose_nothing),
         cmocka_unit_test(no_metrics_is_fine),
     };

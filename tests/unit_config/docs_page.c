@@ -33,9 +33,10 @@ static lar_error errors_page(lar_buf *out) {
 
 static lar_error metrics_page(lar_buf *out) {
     static const struct {
-        const char *name, *kind, *help;
+        const char *name, *kind, *label, *help;
     } rows[] = {
-#define LAR_METRIC(name, kind, text) {#name, #kind, text},
+#define LAR_METRIC(name, kind, text) {#name, #kind, NULL, text},
+#define LAR_METRIC_BY(name, label, text) {#name, "COUNTER", #label, text},
 #include "base/metrics.def"
 #undef LAR_METRIC
     };
@@ -50,7 +51,9 @@ static lar_error metrics_page(lar_buf *out) {
         for (; rows[i].name[n] && n + 1 < sizeof name; n++) name[n] = (char)tolower((unsigned char)rows[i].name[n]);
         for (; rows[i].kind[k] && k + 1 < sizeof kind; k++) kind[k] = (char)tolower((unsigned char)rows[i].kind[k]);
         name[n] = kind[k] = 0;
-        e = lar_buf_printf(out, "| `larder_%s` | %s | %s |\n", name, kind, rows[i].help);
+        const char *l = rows[i].label;
+        e = lar_buf_printf(out, "| `larder_%s%s%s%s` | %s | %s |\n", name, l ? "{" : "", l ? l : "", l ? "}" : "", kind,
+                           rows[i].help);
     }
     return e;
 }
