@@ -152,8 +152,7 @@ static lar_error histogram_text(const cell *c, const char *name, lar_buf *out) {
 static lar_error by_text(const lar_metrics *m, int i, lar_buf *out) {
     char name[64];
     exported_name(by_rows[i].name, name);
-    lar_error e =
-        lar_buf_printf(out, "# HELP larder_%s %s\n# TYPE larder_%s counter\n", name, by_rows[i].help, name);
+    lar_error e = lar_buf_printf(out, "# HELP larder_%s %s\n# TYPE larder_%s counter\n", name, by_rows[i].help, name);
     for (int v = 0; !e && v < LAR_METRIC_LABELS_MAX; v++) {
         if (!m->by[i].names[v]) continue;
         e = lar_buf_printf(out, "larder_%s{%s=\"%s\"} %lld\n", name, by_rows[i].label, m->by[i].names[v],

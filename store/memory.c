@@ -62,8 +62,7 @@ lar_error lar_store_memory_get(void *store, const lar_hash *key, lar_buf *out) {
 }
 
 lar_memory_size lar_store_memory_size(lar_store *s) {
-    uint64_t pages =
-        lar_env_pages_used_by(&s->env, LAR_DB_MEMORY) + lar_env_pages_used_by(&s->env, LAR_DB_MEMORY_AGE);
+    uint64_t pages = lar_env_pages_used_by(&s->env, LAR_DB_MEMORY) + lar_env_pages_used_by(&s->env, LAR_DB_MEMORY_AGE);
     return (lar_memory_size){.entries = lar_env_entries(&s->env, LAR_DB_MEMORY),
                              .bytes = pages * s->env.page_bytes,
                              .cache_bytes = s->cache ? lar_cache_bytes(s->cache) : 0};

@@ -5,6 +5,7 @@
 
 #include "gateway/config/config_parts.h"
 #include "gateway/config/secret.h"
+#include "policies/edition.h"
 
 enum { PEM_BYTES_MAX = 16 << 20 };
 
@@ -69,6 +70,28 @@ static lar_error check_rules(lar_loader *l) {
     if (!e) e = read_rules(l, "canon.rules_off", l->config->rules_off, &off);
     l->config->rules_off_bits = (lar_rules_off_default() & ~on) | off;
     return e;
+}
+
+/* There is one set of rules in a program: a pin on another edition cannot be kept, only told what it would cost. */
+static lar_error check_edition(lar_loader *l) {
+    lar_slice pin = lar_slice_cstr(l->config->edition);
+    if (!pin.len || lar_slice_eq_cstr(pin, LAR_EDITION)) return LAR_OK;
+    if (!lar_edition_known(pin))
+        return fail_row(l, "edition",
+                        "this program does not know that edition; it acts as " LAR_EDITION
+                        " (`larder fingerprint`): run the larder it belongs to, or pin what this one is");
+    lar_edition_change changes[LAR_EDITION_ROWS_MAX];
+    lar_buf b;
+    lar_buf_init(&b, 4096);
+    uint32_t n = lar_edition_diff(pin, changes);
+    lar_error e = lar_edition_changes_text(changes, n, &b);
+    char why[280];
+    (void)snprintf(why, sizeof why,
+                   "this program acts as " LAR_EDITION " only; would miss once what these touch: %.*s%s (`larder "
+                   "fingerprint`). Run the larder of that edition, or pin " LAR_EDITION,
+                   (int)(b.len < 100 ? b.len : 100), b.len ? b.ptr : "", b.len < 100 ? "" : "...");
+    lar_buf_release(&b);
+    return e ? lar_fail(e, l->diag, "out of memory for the configuration") : fail_row(l, "edition", why);
 }
 
 /* An origin is scheme://host[:port] and nothing else (RFC 6454 6.1): "null" or a path would never match one. */
@@ -157,6 +180,7 @@ lar_error lar_loader_check(lar_loader *l) {
     if (*c->scope_header && !lar_is_field_name(c->scope_header))
         return fail_row(l, "canon.scope_header", "is not the name of a header field");
     lar_error e = check_rules(l);
+    if (!e) e = check_edition(l);
     if (!e) e = check_cors(l);
     if (!e) e = check_hosts(l);
     if (!e) e = check_admin(l);

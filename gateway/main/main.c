@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <stdio.h>
 
+#include "gateway/commands/fingerprint.h"
 #include "gateway/commands/query.h"
 #include "gateway/commands/replay.h"
 #include "gateway/config/nearest.h"
@@ -39,6 +40,7 @@ static int stats(int argc, char **argv) { return lar_command_stats(argc - 1, arg
 static int tail(int argc, char **argv) { return lar_command_tail(argc - 1, argv + 1); }
 static int export(int argc, char **argv) { return lar_command_export(argc - 1, argv + 1); }
 static int replay(int argc, char **argv) { return lar_command_replay(argc - 1, argv + 1); }
+static int fingerprint(int argc, char **argv) { return lar_command_fingerprint(argc - 1, argv + 1); }
 
 static const char *const mode_names[] = {
     [LAR_RULE_MODE_OFF] = "OFF", [LAR_RULE_MODE_ON] = "ON", [LAR_RULE_MODE_LINT] = "LINT"};
@@ -95,6 +97,8 @@ static const command commands[] = {
     {"export", "[options]", "journal records as JSON lines or CSV", export, HELP_BY_COMMAND},
     {"replay", "[options] FILE...", "what larder would save, from logged requests; sends nothing", replay,
      HELP_BY_COMMAND},
+    {"fingerprint", "[options]", "the edition: versions of all that decides what is sent", fingerprint,
+     HELP_BY_COMMAND},
     {"rules", "[RULE]", "the canonicalisation rules, or one of them", rules, HELP_BY_TABLE},
     {"version", "", "the program's version", version, HELP_BY_TABLE},
     {"help", "[COMMAND]", "this page, or what a command takes", help, HELP_BY_TABLE},
@@ -104,7 +108,7 @@ enum { COMMANDS = sizeof commands / sizeof *commands };
 static void print_help(FILE *to) {
     (void)fprintf(to, "larder: a gateway that keeps the prefixes of LLM requests stable\n\n");
     for (int i = 0; i < COMMANDS; i++)
-        (void)fprintf(to, "  larder %-8s%-36s%s\n", commands[i].name, commands[i].arguments, commands[i].help);
+        (void)fprintf(to, "  larder %-12s%-36s%s\n", commands[i].name, commands[i].arguments, commands[i].help);
     (void)fprintf(to, "\nFirst try: larder serve --listen 127.0.0.1:8080 --upstream https://api.deepseek.com --store "
                       "./larder-data\n");
 }

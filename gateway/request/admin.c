@@ -79,6 +79,16 @@ static lar_error respond(lar_buf *out, int status, const char *type, lar_slice b
     return e ? e : lar_buf_add_slice(out, body);
 }
 
+/* What nobody counts as it changes. */
+static void refresh(lar_gateway *g) {
+    lar_metrics_set(g->metrics, LAR_METRIC_BUFFERED_BYTES, atomic_load(&g->buffered_bytes));
+    if (!g->store) return;
+    lar_memory_size size = lar_store_memory_size(g->store);
+    lar_metrics_set(g->metrics, LAR_METRIC_MEMORY_ENTRIES, (int64_t)size.entries);
+    lar_metrics_set(g->metrics, LAR_METRIC_MEMORY_BYTES, (int64_t)size.bytes);
+    lar_metrics_set(g->metrics, LAR_METRIC_MEMORY_CACHE_BYTES, (int64_t)size.cache_bytes);
+}
+
 static lar_error answer(lar_gateway *g, const lar_http1_head *h, lar_buf *out) {
     if (lar_slice_eq_cstr(h->target, "/healthz")) return respond(out, 200, "text/plain", LAR_SLICE("ok\n"));
     if (lar_slice_eq_cstr(h->target, "/readyz")) {
@@ -87,7 +97,7 @@ static lar_error answer(lar_gateway *g, const lar_http1_head *h, lar_buf *out) {
                        stopping ? LAR_SLICE("stopping\n") : LAR_SLICE("ready\n"));
     }
     if (!lar_slice_eq_cstr(h->target, "/metrics")) return respond(out, 404, "text/plain", LAR_SLICE("not found\n"));
-    lar_metrics_set(g->metrics, LAR_METRIC_BUFFERED_BYTES, atomic_load(&g->buffered_bytes));
+    refresh(g);
     lar_buf text;
     lar_buf_init(&text, 1 << 20);
     lar_error e = lar_metrics_text(g->metrics, &text);

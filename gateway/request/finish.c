@@ -28,12 +28,26 @@ static void fill_usage(lar_exchange *x, lar_ending how) {
 static void fill_prediction(lar_exchange *x) {
     lar_journal_record *r = &x->record;
     if (!x->canon_ran || r->tokens.prompt == LAR_TOKENS_UNKNOWN) return;
-    r->predicted_hit = lar_predict_hit(&(lar_prediction_in){.known_bytes = r->predicted_bytes,
-                                                            .prompt_bytes = r->prompt_bytes,
-                                                            .prompt_tokens = r->tokens.prompt});
+    const lar_provider *p = lar_profile_provider(x->upstream->profile);
+    lar_prediction_in in = {.known_bytes = r->predicted_bytes,
+                            .prompt_bytes = r->prompt_bytes,
+                            .prompt_tokens = r->tokens.prompt,
+                            .step_tokens = p ? p->step_tokens : 1,
+                            .tokens_min = p ? lar_provider_tokens_min(p, lar_slice_cstr(r->model)) : 0};
+    r->predicted_hit = lar_predict_hit(&in);
 }
 
 static int64_t known(int64_t tokens) { return tokens == LAR_TOKENS_UNKNOWN ? 0 : tokens; }
+
+static void count_prediction(lar_metrics *m, const lar_journal_record *r) {
+    lar_metrics_add(m, LAR_METRIC_RECALL_HITS_TOTAL, r->recall_hits);
+    lar_metrics_add(m, LAR_METRIC_RECALL_MISSES_TOTAL, r->recall_misses);
+    lar_metrics_add(m, LAR_METRIC_PREDICTED_HIT_TOKENS_TOTAL, known(r->predicted_hit));
+    if (r->predicted_hit == LAR_TOKENS_UNKNOWN || r->tokens.hit == LAR_TOKENS_UNKNOWN) return;
+    int64_t drift = r->predicted_hit - r->tokens.hit;
+    if (drift > 0) lar_metrics_add(m, LAR_METRIC_DRIFT_OVER_TOKENS_TOTAL, drift);
+    else lar_metrics_add(m, LAR_METRIC_DRIFT_UNDER_TOKENS_TOTAL, -drift);
+}
 
 static void count(lar_exchange *x, lar_ending how) {
     lar_metrics *m = x->loop->gateway->metrics;
@@ -54,6 +68,7 @@ static void count(lar_exchange *x, lar_ending how) {
     lar_metrics_add(m, LAR_METRIC_OUTPUT_TOKENS_TOTAL, known(r->tokens.output));
     if (x->understood && how == LAR_END_COMPLETE && r->tokens.prompt == LAR_TOKENS_UNKNOWN)
         lar_metrics_add(m, LAR_METRIC_USAGE_UNKNOWN_TOTAL, 1);
+    count_prediction(m, r);
     lar_metrics_observe(m, LAR_METRIC_REQUEST_SECONDS, (uint64_t)r->total_us);
     if (r->ttft_us >= 0) lar_metrics_observe(m, LAR_METRIC_FIRST_BYTE_SECONDS, (uint64_t)r->ttft_us);
 }

@@ -60,6 +60,7 @@ typedef struct lar_gateway {
     atomic_int clients;
     atomic_bool stopping;
     atomic_bool access_log;
+    uint64_t edition_hash;
     lar_digest process_salt; /* keys scopes that have no credential */
 } lar_gateway;
 

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/ensure.h"
 #include "gateway/request/exchange.h"
+#include "policies/edition.h"
 
 lar_error lar_exchange_parse(lar_exchange *x, lar_diag *d) {
     const lar_config *c = x->config;
@@ -79,6 +80,8 @@ static void note_canon(lar_exchange *x) {
     r->rules_seen |= o->rules_seen; /* LR015 ran before */
     r->prefix_known_bytes = o->prefix_known_bytes;
     r->prefix_hash = o->prefix_hash;
+    (void)snprintf(r->edition, sizeof r->edition, "%s", LAR_EDITION);
+    r->edition_hash = x->loop->gateway->edition_hash;
     r->predicted_bytes = o->known_bytes;
     r->prompt_bytes = o->prompt_bytes;
     r->recall_hits = o->recall_hits;
@@ -113,14 +116,33 @@ static void canonicalise(lar_exchange *x, const lar_canon_options *options) {
     lar_metrics_observe(g->metrics, LAR_METRIC_CANON_SECONDS, (lar_clock_mono_ns() - t0) / 1000);
 }
 
+_Static_assert((int)LAR_RULE_COUNT <= (int)LAR_METRIC_LABELS_MAX, "a counter for each rule");
+
+static void count_by_rule(lar_metrics *m, const lar_canon_out *o) {
+    uint32_t found[LAR_RULE_COUNT] = {0}, edited[LAR_RULE_COUNT] = {0};
+    for (uint32_t i = 0; i < o->finding_count; i++) {
+        found[o->findings[i].rule]++;
+        edited[o->findings[i].rule] += o->findings[i].edited;
+    }
+    for (uint32_t r = 0; r < LAR_RULE_COUNT; r++) {
+        if (!found[r]) continue;
+        lar_metrics_add_by(m, LAR_METRIC_BY_RULE_FINDINGS_TOTAL, r, found[r]);
+        lar_metrics_add_by(m, LAR_METRIC_BY_RULE_EDITS_TOTAL, r, edited[r]);
+    }
+}
+
 static void count_edits(lar_exchange *x) {
     lar_journal_record *r = &x->record;
+    lar_metrics *m = x->loop->gateway->metrics;
+    count_by_rule(m, &x->canon);
+    lar_metrics_add_by(m, LAR_METRIC_BY_RULE_FINDINGS_TOTAL, LAR_RULE_LR015, r->rules_seen >> LAR_RULE_LR015 & 1);
+    lar_metrics_add_by(m, LAR_METRIC_BY_RULE_EDITS_TOTAL, LAR_RULE_LR015, x->mended);
     if (x->mended) x->canon.rules_fired |= 1ull << LAR_RULE_LR015;
     r->rules_fired = x->canon.rules_fired;
     r->edits = x->canon.splices.count + x->mended;
     if (r->edits == 0) return;
-    lar_metrics_add(x->loop->gateway->metrics, LAR_METRIC_EDITS_TOTAL, r->edits);
-    lar_metrics_add(x->loop->gateway->metrics, LAR_METRIC_EDITED_REQUESTS_TOTAL, 1);
+    lar_metrics_add(m, LAR_METRIC_EDITS_TOTAL, r->edits);
+    lar_metrics_add(m, LAR_METRIC_EDITED_REQUESTS_TOTAL, 1);
 }
 
 /* Asks for the usage event of a chat or completions stream; relay.c takes it out again (S-20). */

@@ -13,9 +13,10 @@
 
 #include "base/ensure.h"
 #include "gateway/net/listener.h"
+#include "gateway/recall/volatile_memory.h"
 #include "gateway/request/admin.h"
 #include "gateway/request/gateway.h"
-#include "gateway/recall/volatile_memory.h"
+#include "policies/edition.h"
 
 enum { LOOPS_MAX = 256, CERT_LOOK_MS = 2000 };
 
@@ -208,6 +209,37 @@ static void watch(serve *s) {
 
 /* -- start -------------------------------------------------------------------------------------------------------- */
 
+static void log_edition(serve *s, lar_slice before, const lar_edition_change *changes, uint32_t count) {
+    lar_buf b;
+    lar_buf_init(&b, 4096);
+    if (lar_edition_changes_text(changes, count, &b) == LAR_OK)
+        LAR_LOG(s->g.log, LAR_LOG_WARN, "edition_changed", LAR_F_TEXT("from", before), LAR_F_CSTR("to", LAR_EDITION),
+                LAR_F_TEXT("changed", lar_buf_slice(&b)),
+                LAR_F_CSTR("detail", "prefixes that these touch miss once; larder fingerprint says which"));
+    lar_buf_release(&b);
+}
+
+/* The store remembers which edition wrote it: after an upgrade or a step back the log says what will miss. */
+static void compare_edition(serve *s) {
+    lar_edition_change changes[LAR_EDITION_ROWS_MAX];
+    lar_slice before = LAR_SLICE(LAR_EDITION_FIRST);
+    uint32_t count = 0;
+    lar_buf was, now;
+    lar_buf_init(&was, 16384);
+    lar_buf_init(&now, 16384);
+    lar_error e = lar_store_note_read(s->g.store, "edition", &was);
+    if (!e) e = lar_edition_diff_text(lar_buf_slice(&was), &before, changes, &count);
+    else if (e == LAR_NOT_FOUND && lar_store_last_seq(s->g.store)) count = lar_edition_diff(before, changes);
+    if (e == LAR_CORRUPT) before = LAR_SLICE("unknown");
+    if (count || e == LAR_CORRUPT) log_edition(s, before, changes, count);
+    e = lar_edition_write(&now);
+    bool same = !e && lar_slice_eq(lar_buf_slice(&was), lar_buf_slice(&now));
+    if (!e && !same) e = lar_store_note_write(s->g.store, "edition", lar_buf_slice(&now));
+    if (e) LAR_LOG(s->g.log, LAR_LOG_WARN, "edition_unwritten", LAR_F_CSTR("error", lar_error_name(e)));
+    lar_buf_release(&was);
+    lar_buf_release(&now);
+}
+
 static lar_error open_store(serve *s, lar_diag *d) {
     const lar_config *c = s->g.boot;
     if (!c->store_dir[0]) {
@@ -228,6 +260,7 @@ static lar_error open_store(serve *s, lar_diag *d) {
                            .metrics = s->g.metrics};
     lar_error e = lar_store_open(&o, &s->g.store, d);
     if (e) return e;
+    compare_edition(s);
     s->g.memory = (lar_memory_ops){.ctx = s->g.store, .get = lar_store_memory_get, .put = lar_store_memory_put};
     return LAR_OK;
 }
@@ -280,6 +313,8 @@ static void init_gateway(serve *s, lar_config *c) {
                                             .format = (lar_log_format)c->log_format,
                                             .fd = STDERR_FILENO});
     g->metrics = lar_metrics_new();
+    for (uint32_t r = 0; r < LAR_RULE_COUNT; r++) lar_metrics_label(g->metrics, "rule", r, lar_rule_id((lar_rule)r));
+    g->edition_hash = lar_edition_hash();
     g->process_salt = lar_digest_of(LAR_SLICE("larder scope 1")); /* constant: recall outlives the process */
     atomic_init(&g->access_log, c->log_access);
     LAR_ASSERT(pthread_mutex_init(&g->lock, NULL) == 0);

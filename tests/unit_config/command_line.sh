@@ -37,7 +37,17 @@ expect 2 err "did you mean 'volatile_clock'?" rules volatile_clok
 expect 2 err 'usage: larder rules [RULE]' rules LR001 LR002
 expect 0 out 'LR001 volatile_clock, on by default' rules LR001
 expect 0 out 'docs/rules/LR003.md' rules tool_order
-for command in serve check config stats tail export rules version help; do
+expect 0 out 'edition 2026.12' fingerprint
+expect 0 out '"LR001"' fingerprint --format json
+expect 0 out 'fingerprint new' fingerprint --edition 2026.11
+expect 2 err 'acts as 2026.12' fingerprint --edition 2031.01
+expect 2 err 'text or json' fingerprint --format xml
+expect 2 err 'unknown option' fingerprint --frmat
+expect 2 err 'needs a value' fingerprint --edition
+expect 0 out 'valid' check -c good.yaml --edition 2026.12
+expect 3 err 'fingerprint new' check -c good.yaml --edition 2026.11
+expect 3 err 'does not know that edition' check -c good.yaml --edition 2031.01
+for command in serve check config stats tail export fingerprint rules version help; do
     for flag in --help -h; do expect 0 out "usage: larder $command" $command $flag; done
     expect 0 out "usage: larder $command" help $command
 done
