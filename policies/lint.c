@@ -101,6 +101,7 @@ lar_error lar_lint_add(lar_lint *l, const lar_lint_request *r, lar_arena *arena,
     run->json = r->view->json;
     run->arena = arena;
     run->number = ++l->requests;
+    run->cost.provider = lar_lint_provider(l, r->view);
     lar_json_init(&run->before_json);
     lar_error e = run_stages(run);
     lar_json_release(&run->before_json);

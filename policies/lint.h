@@ -16,6 +16,7 @@
 
 #include "policies/canon.h"
 #include "policies/notes.h"
+#include "policies/provider.h"
 #include "policies/volatile_text.h"
 
 #define LAR_LINT_KEPT_BYTES_MAX (64u << 20)
@@ -26,7 +27,7 @@ typedef struct lar_lint lar_lint;
 /* How the body lies in its file. */
 typedef enum lar_lint_origin {
     LAR_LINT_VERBATIM, /* byte for byte, from the given line and column on */
-    LAR_LINT_ENCLOSED, /* in another form: every finding is at the given line and column */
+    LAR_LINT_ENCLOSED, /* made of parts of it: `locate` says where each byte comes from */
     LAR_LINT_TEXT      /* the file is the only text of the body */
 } lar_lint_origin;
 
@@ -35,7 +36,12 @@ typedef struct lar_lint_request {
     uint32_t file;                /* the caller's number */
     uint32_t line, column;        /* of the body's first byte, from 1; columns are characters */
     lar_lint_origin origin;
-    int64_t sent_ms; /* when it was sent; 0 if unknown */
+    /* ENCLOSED: line and column of a byte of the body; NULL: all are at the given ones. Called before add returns. */
+    void (*locate)(void *ctx, uint32_t offset, uint32_t *line, uint32_t *column);
+    void *locate_ctx;
+    lar_slice pointer_front; /* what stands in front of a pointer into the body: where the body lies in its record */
+    uint32_t pointer_skip;   /* bytes of a pointer that only the body has: 9 for /messages around a bare array */
+    int64_t sent_ms;         /* when it was sent; 0 if unknown */
 } lar_lint_request;
 
 typedef enum lar_lint_state { LAR_LINT_SUSPECT, LAR_LINT_CONFIRMED } lar_lint_state;
@@ -63,6 +69,7 @@ typedef struct lar_lint_finding {
 } lar_lint_finding;
 
 typedef struct lar_lint_options {
+    const lar_provider *provider; /* whose rules say what a change costs; NULL: by the model, else deepseek */
     uint64_t rules_off; /* bit r: what larder itself would not edit; lar_rules_off_default() as larder starts */
 } lar_lint_options;
 

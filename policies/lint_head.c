@@ -16,28 +16,35 @@ static lar_slice stretch(lar_slice s, size_t from) {
     return lar_slice_of(s.ptr + begin, end - begin);
 }
 
-void lar_lint_stretch(lar_slice a, lar_slice b, lar_slice *of_a, lar_slice *of_b) {
+size_t lar_lint_stretch(lar_slice a, lar_slice b, lar_slice *of_a, lar_slice *of_b) {
     size_t i = 0;
     while (i < a.len && i < b.len && a.ptr[i] == b.ptr[i]) i++;
+    while (i > 0 && (inside_character(a, i) || inside_character(b, i))) i--;
     *of_a = stretch(a, i);
     *of_b = stretch(b, i);
+    return i;
 }
 
 static lar_hash key_of(const char *rule, lar_hash more) { return lar_hash_chain(more, lar_slice_cstr(rule)); }
 
 /* A value of this request and one of the one before, as text to show. */
 typedef struct pair {
-    uint32_t now, before; /* nodes */
+    uint32_t now, before;   /* nodes */
+    uint32_t at, at_before; /* bytes of the bodies where they differ; 0: the whole values */
     lar_slice value, value_before;
 } pair;
 
 static lar_error see_pair(lar_lint_run *run, lar_lint_seen *seen, const pair *p) {
     const lar_json_node *n = &run->json->nodes[p->now], *b = &run->before_json.nodes[p->before];
-    lar_lint_spot spot = {&run->before_json, run->before, p->before, b->start, b->end, p->value_before};
+    uint32_t from = p->at_before ? p->at_before : b->start;
+    lar_lint_spot spot = {&run->before_json, run->before, p->before, from, p->at_before ? from : b->end,
+                          p->value_before};
     lar_lint_place before;
     lar_error e = lar_lint_place_of(run->l, &spot, &before);
     if (e) return e;
-    seen->node = p->now, seen->start = n->start, seen->end = n->end;
+    seen->node = p->now;
+    seen->start = p->at ? p->at : n->start;
+    seen->end = p->at ? p->at : n->end;
     seen->value = p->value;
     seen->before = &before;
     seen->group = lar_hash_of(lar_slice_cstr(lar_rule_id(seen->rule)));
@@ -83,12 +90,19 @@ static lar_error tool_order(lar_lint_run *run, uint32_t at) {
                           .what = LAR_SLICE("order of the tools"),
                           .advice =
                               LAR_SLICE("Sort the tools by name before sending them, or let larder keep their order.")};
-    pair p = {run->view->tools, run->before_view.tools, {0}, {0}};
+    pair p = {.now = run->view->tools, .before = run->before_view.tools};
     lar_error e = print_names(run, run->json, now, at, &p.value);
     if (!e) e = print_names(run, &run->before_json, before, at, &p.value_before);
     lar_hash set = lar_hash_of(LAR_SLICE("tools"));
     seen.key = key_of("LR003", set);
     return e ? e : see_pair(run, &seen, &p);
+}
+
+static void stretch_tools(const lar_lint_run *run, pair *p) {
+    size_t at = lar_lint_stretch(lar_json_raw(run->json, p->now), lar_json_raw(&run->before_json, p->before), &p->value,
+                                 &p->value_before);
+    p->at = run->json->nodes[p->now].start + (uint32_t)at;
+    p->at_before = run->before_json.nodes[p->before].start + (uint32_t)at;
 }
 
 static lar_error tool_form(lar_lint_run *run, const lar_lint_tool *now, const lar_lint_tool *before) {
@@ -98,9 +112,8 @@ static lar_error tool_form(lar_lint_run *run, const lar_lint_tool *now, const la
         .what = LAR_SLICE("order of members in a tool's definition"),
         .advice =
             LAR_SLICE("Print a tool's schema with its members in one order, or let larder send it as first seen.")};
-    pair p = {now->node, before->node, {0}, {0}};
-    lar_lint_stretch(lar_json_raw(run->json, now->node), lar_json_raw(&run->before_json, before->node), &p.value,
-                     &p.value_before);
+    pair p = {.now = now->node, .before = before->node};
+    stretch_tools(run, &p);
     seen.label = name_of(run->json, now->node);
     seen.key = key_of("LR010", lar_hash_of(seen.label));
     return see_pair(run, &seen, &p);
@@ -111,9 +124,8 @@ static lar_error tool_change(lar_lint_run *run, const lar_lint_tool *now, const 
                           .severity = LAR_SEVERITY_WARNING,
                           .what = LAR_SLICE("a tool's definition, without a class that would explain it"),
                           .advice = LAR_SLICE("Send the same definition of a tool in every request.")};
-    pair p = {now->node, before->node, {0}, {0}};
-    lar_lint_stretch(lar_json_raw(run->json, now->node), lar_json_raw(&run->before_json, before->node), &p.value,
-                     &p.value_before);
+    pair p = {.now = now->node, .before = before->node};
+    stretch_tools(run, &p);
     seen.label = name_of(run->json, now->node);
     seen.key = key_of("LR107 tool", lar_hash_of(seen.label));
     return see_pair(run, &seen, &p);
@@ -126,7 +138,10 @@ static lar_error tool_set(lar_lint_run *run) {
         .what = LAR_SLICE("the set of tools"),
         .advice =
             LAR_SLICE("Send the same tools in every request of a conversation, and mask what may not be called.")};
-    pair p = {run->view->tools, run->before_view.tools, LAR_SLICE("no tools"), LAR_SLICE("no tools")};
+    pair p = {.now = run->view->tools,
+              .before = run->before_view.tools,
+              .value = LAR_SLICE("no tools"),
+              .value_before = LAR_SLICE("no tools")};
     if (p.now == LAR_JSON_NONE) p.now = 0;
     if (p.before == LAR_JSON_NONE) p.before = 0;
     lar_error e = run->now->tool_count ? print_names(run, run->json, run->now, 0, &p.value) : LAR_OK;
@@ -173,8 +188,10 @@ static lar_error text_change(lar_lint_run *run, const lar_lint_text *now, const 
                           .what = LAR_SLICE("a system text, without a class that would explain it"),
                           .advice = LAR_SLICE(
                               "Keep the system text constant; put what changes into the newest user message.")};
-    pair p = {now->node, before->node, {0}, {0}};
-    lar_lint_stretch(a.text, b.text, &p.value, &p.value_before);
+    pair p = {.now = now->node, .before = before->node};
+    size_t at = lar_lint_stretch(a.text, b.text, &p.value, &p.value_before);
+    p.at = lar_text_body_offset(&a, (uint32_t)at);
+    p.at_before = lar_text_body_offset(&b, (uint32_t)at);
     seen.key = key_of("LR107", lar_hash_of(LAR_SLICE("system")));
     return see_pair(run, &seen, &p);
 }
@@ -193,7 +210,8 @@ static lar_error text_count(lar_lint_run *run, uint32_t now, uint32_t before) {
                           .what = LAR_SLICE("how many system texts there are"),
                           .advice = LAR_SLICE(
                               "Keep the system texts constant; put what changes into the newest user message.")};
-    pair p = {now ? run->now->texts[now - 1].node : 0, before ? run->before->texts[before - 1].node : 0, {0}, {0}};
+    pair p = {.now = now ? run->now->texts[now - 1].node : 0,
+              .before = before ? run->before->texts[before - 1].node : 0};
     p.value = lar_arena_printf(run->arena, "%u texts", (unsigned)now);
     p.value_before = lar_arena_printf(run->arena, "%u texts", (unsigned)before);
     if (!p.value.ptr || !p.value_before.ptr) return LAR_NO_MEMORY;

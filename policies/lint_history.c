@@ -67,7 +67,7 @@ static lar_error see(lar_lint_run *run, lar_lint_seen *seen, twins t) {
     lar_error e = show(run, run->json, t.now, &now);
     if (!e) e = show(run, &run->before_json, t.before, &then);
     if (e) return e;
-    lar_lint_stretch(now, then, &seen->value, &value);
+    (void)lar_lint_stretch(now, then, &seen->value, &value);
     const lar_json_node *n = &run->json->nodes[t.now], *b = &run->before_json.nodes[t.before];
     lar_lint_spot spot = {&run->before_json, run->before, t.before, b->start, b->end, value};
     lar_lint_place before;

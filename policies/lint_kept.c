@@ -135,7 +135,10 @@ lar_error lar_lint_kept_read(lar_lint_run *run) {
                          .line = in->line,
                          .column = in->column,
                          .request = run->number,
-                         .origin = in->origin};
+                         .origin = in->origin,
+                         .pointer_front = in->pointer_front,
+                         .pointer_skip = in->pointer_skip,
+                         .asked = in};
     run->now = k;
     lar_error e = read_texts(run, k);
     if (!e) e = read_tools(run, k);
@@ -185,13 +188,14 @@ lar_error lar_lint_kept_store(lar_lint_run *run) {
     }
     size_t texts = now->text_count * sizeof *now->texts, tools = now->tool_count * sizeof *now->tools,
            messages = now->message_count * sizeof *now->messages;
-    size_t bytes = now->body.len;
+    size_t bytes = now->body.len, front = now->pointer_front.len;
     if (bytes > LAR_LINT_KEPT_BYTES_MAX) return LAR_OK;
     while (l->kept_count && (l->kept_count == LAR_LINT_KEPT_MAX || l->kept_bytes + bytes > LAR_LINT_KEPT_BYTES_MAX))
         let_go(l, oldest(l));
-    lar_lint_kept *k = malloc(sizeof *k + texts + tools + messages + bytes);
+    lar_lint_kept *k = malloc(sizeof *k + texts + tools + messages + bytes + front);
     if (!k) return LAR_NO_MEMORY;
     *k = *now;
+    k->asked = NULL;
     char *at = (char *)(k + 1);
     k->texts = (lar_lint_text *)(void *)at;
     at = put(at, now->texts, texts);
@@ -200,7 +204,9 @@ lar_error lar_lint_kept_store(lar_lint_run *run) {
     k->messages = (lar_lint_message *)(void *)at;
     at = put(at, now->messages, messages);
     k->body = lar_slice_of(at, now->body.len);
-    (void)put(at, now->body.ptr, now->body.len);
+    at = put(at, now->body.ptr, now->body.len);
+    k->pointer_front = lar_slice_of(at, front);
+    (void)put(at, now->pointer_front.ptr, front);
     k->used = ++l->uses;
     l->kept[l->kept_count++] = k;
     l->kept_bytes += bytes;

@@ -41,6 +41,10 @@ static position in_text(const lar_lint_spot *s, uint32_t at, position p) {
 static position position_of(const lar_lint_spot *s, uint32_t at) {
     const lar_lint_kept *r = s->request;
     position p = {r->line, r->column};
+    if (r->origin == LAR_LINT_ENCLOSED && r->asked && r->asked->locate) {
+        r->asked->locate(r->asked->locate_ctx, at, &p.line, &p.column);
+        return p;
+    }
     if (r->origin == LAR_LINT_VERBATIM) return advance(p, lar_slice_of(r->body.ptr, at));
     return r->origin == LAR_LINT_TEXT ? in_text(s, at, p) : p;
 }
@@ -59,7 +63,13 @@ static lar_error pointer_of(lar_lint *l, const lar_lint_spot *s, lar_slice *out)
     if (s->request->origin == LAR_LINT_TEXT) return LAR_OK;
     lar_buf b;
     lar_buf_init(&b, POINTER_BYTES_MAX);
-    lar_error e = lar_json_pointer(s->json, s->node, &b);
+    lar_error e = lar_buf_add_slice(&b, s->request->pointer_front);
+    size_t front = b.len, skip = s->request->pointer_skip;
+    if (!e) e = lar_json_pointer(s->json, s->node, &b);
+    if (!e && skip && b.len - front >= skip) {
+        memmove(b.ptr + front, b.ptr + front + skip, b.len - front - skip);
+        b.len -= skip;
+    }
     if (e == LAR_LIMIT) { /* a name longer than any pointer: what fits says enough */
         *out = copy(l, LAR_SLICE("/..."));
     } else if (!e) *out = copy(l, lar_buf_slice(&b));
@@ -111,13 +121,14 @@ static lar_error new_sight(lar_lint_run *run, const lar_lint_seen *seen, lar_lin
     if (!s) return LAR_NO_MEMORY;
     s->key = seen->key, s->group = seen->group;
     s->rule = seen->rule, s->severity = seen->severity;
-    s->suspect = seen->suspect, s->standing = seen->standing;
+    s->suspect = seen->suspect, s->standing = seen->standing, s->twin = seen->twin;
     s->value = lar_hash_low(lar_hash_of(seen->value));
     s->label = copy(l, lar_slice_of(seen->label.ptr, cut(seen->label, LAR_LINT_VALUE_BYTES)));
     s->what = copy(l, seen->what), s->advice = copy(l, seen->advice), s->answer = copy(l, seen->answer);
     if (!s->label.ptr || !s->what.ptr || !s->advice.ptr || !s->answer.ptr) return LAR_NO_MEMORY;
     lar_lint_spot spot = {run->json, run->now, seen->node, seen->start, seen->end, seen->value};
     lar_error e = lar_lint_place_of(l, &spot, &s->first);
+    if (!e) s->tokens_known = lar_lint_cost_of(run, seen->node, seen->start, &s->tokens);
     if (!e) e = lar_lint_map_put(&l->sights, seen->key, s);
     if (!e) e = list_add(l, s);
     *out = s;
@@ -127,6 +138,7 @@ static lar_error new_sight(lar_lint_run *run, const lar_lint_seen *seen, lar_lin
 static lar_error change(lar_lint_run *run, const lar_lint_seen *seen, lar_lint_sight *s) {
     s->confirmed = true;
     lar_lint_spot spot = {run->json, run->now, seen->node, seen->start, seen->end, seen->value};
+    s->tokens_known = lar_lint_cost_of(run, seen->node, seen->start, &s->tokens);
     return lar_lint_place_of(run->l, &spot, &s->change);
 }
 
@@ -173,7 +185,7 @@ static lar_lint_finding finding_of(const lar_lint_sight *s) {
                           .what = s->what,
                           .advice = s->advice,
                           .answer = s->answer,
-                          .requests = s->seen,
+                          .requests = s->twin ? 0 : s->seen,
                           .tokens = s->tokens,
                           .tokens_known = s->tokens_known};
     f.state = s->confirmed || s->standing ? LAR_LINT_CONFIRMED : LAR_LINT_SUSPECT;
@@ -239,6 +251,7 @@ lar_error lar_lint_findings(lar_lint *l, lar_lint_finding **list, uint32_t *coun
     qsort(f, n, sizeof *f, by_group);
     n = fold(f, n);
     for (uint32_t i = 0; i < n; i++) {
+        if (!f[i].requests) f[i].requests = 2; /* only its twin was confirmed, by two at least */
         if (f[i].state == LAR_LINT_SUSPECT && f[i].severity == LAR_SEVERITY_WARNING) f[i].severity = LAR_SEVERITY_INFO;
     }
     qsort(f, n, sizeof *f, by_place);

@@ -7,6 +7,7 @@
 #define LARDER_POLICIES_LINT_STATE_H
 
 #include "policies/lint.h"
+#include "policies/render.h"
 #include "policies/text.h"
 
 enum { LAR_LINT_UNITS_MAX = 4096, LAR_LINT_SPANS_MAX = 128, LAR_LINT_ONLY_CLASS = 0x80 };
@@ -94,8 +95,11 @@ typedef struct lar_lint_kept {
     lar_protocol protocol;
     uint32_t file, line, column, request;
     lar_lint_origin origin;
-    uint64_t opening; /* of its first user message; 0 if there is none */
-    uint64_t used;    /* when it was last compared with */
+    lar_slice pointer_front;
+    uint32_t pointer_skip;
+    const lar_lint_request *asked; /* while it is being read; NULL once it is kept */
+    uint64_t opening;              /* of its first user message; 0 if there is none */
+    uint64_t used;                 /* when it was last compared with */
     lar_lint_text *texts;
     lar_lint_tool *tools;
     lar_lint_message *messages; /* behind the head */
@@ -108,6 +112,7 @@ typedef struct lar_lint_sight {
     lar_severity severity;
     bool suspect;          /* one sighting is worth a finding */
     bool standing;         /* it is one however often it stands still */
+    bool twin;           /* of another sight of the same place: it counts no requests */
     bool confirmed;        /* a change was seen, or larder would edit it */
     uint32_t seen;         /* requests */
     uint32_t last;         /* the newest of them */
@@ -134,6 +139,15 @@ struct lar_lint {
     lar_lint_finding *findings; /* of the last end */
 };
 
+/* The request as its provider reads it, for what a place costs. */
+typedef struct lar_lint_cost {
+    const lar_provider *provider;
+    lar_rendering rendering;
+    uint64_t *tokens; /* in front of each piece, and in all */
+    uint32_t *piece;  /* of each node; NONE if none shows it */
+    bool read, usable;
+} lar_lint_cost;
+
 /* One request on its way through the stages. */
 typedef struct lar_lint_run {
     lar_lint *l;
@@ -145,6 +159,7 @@ typedef struct lar_lint_run {
     lar_lint_unit *units;
     uint32_t unit_count;
     lar_canon_out canon;
+    lar_lint_cost cost;
     lar_lint_kept *now;          /* this request, as it will be kept; owned until stored */
     const lar_lint_kept *before; /* the one to compare it with, or NULL */
     lar_json before_json;        /* parsed once it is needed */
@@ -166,7 +181,7 @@ typedef struct lar_lint_seen {
     uint32_t node, start, end; /* in the body */
     lar_slice label;
     lar_slice what, advice, answer; /* copied */
-    bool suspect, standing;
+    bool suspect, standing, twin;
     const lar_lint_place *before; /* the other value, where a pair of requests shows both: then it is confirmed */
     bool edited;                  /* larder would edit it: confirmed */
 } lar_lint_seen;
@@ -185,6 +200,13 @@ lar_hash lar_lint_pointer_hash(lar_slice pointer);
 /* The findings of all sights. */
 LAR_MUST_USE lar_error lar_lint_findings(lar_lint *l, lar_lint_finding **list, uint32_t *count);
 
+/* -- lint_cost.c ------------------------------------------------------------------------------------- */
+
+/* The provider that was chosen, or that the model's name speaks of. */
+const lar_provider *lar_lint_provider(const lar_lint *l, const lar_request_view *v);
+/* Tokens that are read again when the value changes at body offset `start`; false if that is not known. */
+bool lar_lint_cost_of(lar_lint_run *run, uint32_t node, uint32_t start, uint64_t *tokens);
+
 /* -- stages of one request, in this order ------------------------------------------------------------- */
 
 /* lint_units.c: the texts of the head and the opening, their spans and norms. */
@@ -202,7 +224,7 @@ LAR_MUST_USE lar_error lar_lint_values(lar_lint_run *run);
 LAR_MUST_USE lar_error lar_lint_head(lar_lint_run *run);
 /* lint_history.c: messages against those before. */
 LAR_MUST_USE lar_error lar_lint_history(lar_lint_run *run);
-/* Two texts that differ: a stretch of each around the first difference, borders of characters. */
-void lar_lint_stretch(lar_slice a, lar_slice b, lar_slice *of_a, lar_slice *of_b);
+/* Two texts that differ: where, and a stretch of each around it; all at borders of characters. */
+size_t lar_lint_stretch(lar_slice a, lar_slice b, lar_slice *of_a, lar_slice *of_b);
 
 #endif

@@ -74,6 +74,7 @@ static lar_error see_span(lar_lint_run *run, const lar_lint_unit *u, uint32_t i)
     if (e || !run->now->opening || u->kind != LAR_LINT_SYSTEM) return e;
     /* The same conversation with a text that changed elsewhere too. */
     seen.suspect = false;
+    seen.twin = true;
     seen.key = keyed(keyed(seen.group, "conversation", run->now->opening), "", ordinal(u, i));
     return lar_lint_see(run, &seen);
 }
