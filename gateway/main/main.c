@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "gateway/commands/fingerprint.h"
+#include "gateway/commands/lint_main.h"
 #include "gateway/commands/query.h"
 #include "gateway/commands/replay.h"
 #include "gateway/config/nearest.h"
@@ -38,6 +39,7 @@ static int serve(int argc, char **argv) {
 /* The query commands count their arguments from behind the command's name. */
 static int stats(int argc, char **argv) { return lar_command_stats(argc - 1, argv + 1); }
 static int tail(int argc, char **argv) { return lar_command_tail(argc - 1, argv + 1); }
+static int lint(int argc, char **argv) { return lar_command_lint(argc - 1, argv + 1); }
 static int export(int argc, char **argv) { return lar_command_export(argc - 1, argv + 1); }
 static int replay(int argc, char **argv) { return lar_command_replay(argc - 1, argv + 1); }
 static int fingerprint(int argc, char **argv) { return lar_command_fingerprint(argc - 1, argv + 1); }
@@ -99,6 +101,7 @@ static const command commands[] = {
      HELP_BY_COMMAND},
     {"fingerprint", "[options]", "the edition: versions of all that decides what is sent", fingerprint,
      HELP_BY_COMMAND},
+    {"lint", "[options] FILE...", "find what breaks a prefix cache in requests and prompts", lint, HELP_BY_COMMAND},
     {"rules", "[RULE]", "the canonicalisation rules, or one of them", rules, HELP_BY_TABLE},
     {"version", "", "the program's version", version, HELP_BY_TABLE},
     {"help", "[COMMAND]", "this page, or what a command takes", help, HELP_BY_TABLE},
