@@ -89,6 +89,7 @@ static lar_error run_stages(lar_lint_run *run) {
     if (!e) e = lar_lint_values(run);
     if (!e) e = lar_lint_head(run);
     if (!e) e = lar_lint_history(run);
+    if (!e) e = lar_lint_notes(run);
     return e ? e : lar_lint_kept_store(run);
 }
 

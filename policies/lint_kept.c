@@ -98,11 +98,10 @@ static uint32_t alikeness(lar_slice a, lar_slice b) {
     return head + tail < ALIKE_BYTES_MIN ? 0 : (uint32_t)((head + tail) * 4 / (most ? most : 1));
 }
 
-/* How near `k` is: more than 2^30 for the same conversation, then the same head, then a head much like it; 0: not. */
+/* How near `k` is: 2^30 and more for the same conversation, then the same head, then a head much like it; 0: not. */
 static uint64_t nearness(const lar_lint_kept *now, const lar_lint_kept *k) {
     if (k->protocol != now->protocol) return 0;
-    uint32_t common = now->opening && k->opening == now->opening ? common_messages(now, k) : 0;
-    if (common) return (1ull << 30) + common;
+    if (now->opening && k->opening == now->opening) return (1ull << 30) + common_messages(now, k);
     const lar_lint_text *a = first_system(now), *b = first_system(k);
     if (!a || !b) return 0;
     if (lar_hash_eq(a->norm, b->norm)) return 1u << 20;
@@ -122,7 +121,7 @@ static void find_before(lar_lint_run *run) {
     run->before = found;
     if (!found) return;
     found->used = ++l->uses;
-    run->continues = best > 1ull << 30 && common_messages(run->now, found) == found->message_count;
+    run->continues = best >= 1ull << 30 && common_messages(run->now, found) == found->message_count;
 }
 
 lar_error lar_lint_kept_read(lar_lint_run *run) {

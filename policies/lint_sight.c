@@ -188,7 +188,7 @@ static lar_lint_finding finding_of(const lar_lint_sight *s) {
                           .requests = s->twin ? 0 : s->seen,
                           .tokens = s->tokens,
                           .tokens_known = s->tokens_known};
-    f.state = s->confirmed || s->standing ? LAR_LINT_CONFIRMED : LAR_LINT_SUSPECT;
+    f.state = s->confirmed ? LAR_LINT_CONFIRMED : LAR_LINT_SUSPECT;
     f.place = s->change.request ? s->change : s->first;
     if (s->change.request) f.before = s->first;
     f.key = lar_hash_join(s->group, lar_lint_pointer_hash(f.place.pointer));

@@ -111,8 +111,8 @@ typedef struct lar_lint_sight {
     lar_rule rule;
     lar_severity severity;
     bool suspect;          /* one sighting is worth a finding */
-    bool standing;         /* it is one however often it stands still */
-    bool twin;           /* of another sight of the same place: it counts no requests */
+    bool standing;         /* it is a finding however often it stands still */
+    bool twin;             /* of another sight of the same place: it counts no requests */
     bool confirmed;        /* a change was seen, or larder would edit it */
     uint32_t seen;         /* requests */
     uint32_t last;         /* the newest of them */
@@ -222,6 +222,8 @@ void lar_lint_kept_free(lar_lint_kept *k);
 LAR_MUST_USE lar_error lar_lint_values(lar_lint_run *run);
 /* lint_head.c: tools and system texts against those before. */
 LAR_MUST_USE lar_error lar_lint_head(lar_lint_run *run);
+/* lint_notes.c: what the checks say. */
+LAR_MUST_USE lar_error lar_lint_notes(lar_lint_run *run);
 /* lint_history.c: messages against those before. */
 LAR_MUST_USE lar_error lar_lint_history(lar_lint_run *run);
 /* Two texts that differ: where, and a stretch of each around it; all at borders of characters. */

@@ -207,6 +207,15 @@ static lar_error probe_document(lar_request_log *l, size_t line_len, lar_diag *d
     return parse(l, lar_slice_of(all.ptr, line_len), d); /* lines after all */
 }
 
+/* A line that the caller wants for itself. */
+static bool is_comment(lar_request_log *l, lar_slice line) {
+    if (!l->o.comment) return false;
+    lar_slice text = lar_slice_trim(line);
+    if (!lar_slice_starts(text, LAR_SLICE("#")) && !lar_slice_starts(text, LAR_SLICE("//"))) return false;
+    l->o.comment(l->o.comment_ctx, l->lines, text);
+    return true;
+}
+
 static lar_error next_record(lar_request_log *l, lar_diag *d) {
     lar_slice line;
     lar_error e;
@@ -214,7 +223,7 @@ static lar_error next_record(lar_request_log *l, lar_diag *d) {
     do {
         e = next_line(l, &line, d);
         if (e) return e;
-    } while (is_blank(line));
+    } while (is_blank(line) || is_comment(l, line));
     e = parse(l, line, d);
     if (e && !l->probed) e = probe_document(l, line.len, d);
     l->probed = true;
@@ -239,19 +248,30 @@ void lar_log_position(const lar_request_log *l, size_t at, uint64_t *line, uint6
     *column = at - begin + 1;
 }
 
-void lar_request_log_place(const lar_request_log *l, uint32_t offset, uint64_t *line, uint64_t *column) {
+/* The byte of the record that a byte of the body comes from. */
+static size_t source_of(const lar_request_log *l, uint32_t offset) {
     uint32_t low = 0, high = l->origin_count;
-    *line = l->line;
-    *column = 1;
-    if (high == 0) return;
+    if (high == 0) return 0;
     while (high - low > 1) {
         uint32_t mid = low + (high - low) / 2;
         if (l->origins[mid].at <= offset) low = mid;
         else high = mid;
     }
     const lar_log_origin *o = &l->origins[low];
-    size_t inside = o->copied && offset > o->at ? offset - o->at : 0;
-    lar_log_position(l, o->source + inside, line, column);
+    return o->source + (o->copied && offset > o->at ? offset - o->at : 0);
+}
+
+void lar_request_log_place(const lar_request_log *l, uint32_t offset, uint64_t *line, uint64_t *column) {
+    *line = l->line;
+    *column = 1;
+    if (l->origin_count) lar_log_position(l, source_of(l, offset), line, column);
+}
+
+lar_slice lar_request_log_front(const lar_request_log *l, uint32_t offset, uint64_t *line) {
+    uint64_t column;
+    lar_request_log_place(l, offset, line, &column);
+    size_t at = l->origin_count ? source_of(l, offset) : 0;
+    return lar_slice_of(l->record.ptr + at - (column - 1), column - 1);
 }
 
 static void close_element(lar_request_log *l) {

@@ -37,6 +37,9 @@ typedef enum lar_log_reading { LAR_LOG_AUTO, LAR_LOG_REQUESTS, LAR_LOG_CONVERSAT
 typedef struct lar_request_log_options {
     lar_log_reading reading;
     lar_protocol protocol; /* NONE: by the URL where the record has one, else by what the body looks like */
+    /* Lines that begin with # or // go there and are no records; NULL: they are bad ones. */
+    void (*comment)(void *ctx, uint64_t line, lar_slice text);
+    void *comment_ctx;
 } lar_request_log_options;
 
 /* One request. All that it borrows lives until the next call. */
@@ -74,5 +77,7 @@ uint64_t lar_request_log_passed(const lar_request_log *l);
 /* Line and column (bytes, both from 1) in the file that byte `offset` of the last request's body comes from; of what
  * was written around a record's parts or decoded from a string, the nearest place in front. */
 void lar_request_log_place(const lar_request_log *l, uint32_t offset, uint64_t *line, uint64_t *column);
+/* The same as the bytes of that line in front of the place; borrowed until the next call. */
+lar_slice lar_request_log_front(const lar_request_log *l, uint32_t offset, uint64_t *line);
 
 #endif
