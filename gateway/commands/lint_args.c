@@ -1,5 +1,5 @@
 /* The command line of larder lint.
- * Called by lint.c; messages to stderr; one thread. Memory: borrows argv. Not here: what the options do. */
+ * Called by lint_main.c; messages to stderr; one thread. Memory: borrows argv. Not here: what the options do. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

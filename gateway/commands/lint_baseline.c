@@ -2,7 +2,7 @@
  *
  *     {"version": 1, "findings": [{"rule": "LR001", "file": "a.jsonl", "key": "<32 hex digits>", "count": 1}]}
  *
- * A finding is known by rule, pointer without its numbers and label, not by its line. Called by lint.c; blocks on
+ * A finding is known by rule, pointer without its numbers and label, not by its line. Called by lint_main.c; blocks on
  * files; one thread. Memory: the list on the heap, at most FILE_BYTES_MAX of text. */
 #include <cjson/cJSON.h>
 #include <errno.h>

@@ -1,5 +1,5 @@
-/* What the parts of `larder lint` share. Private to gateway/commands/lint*.c: lint.c drives, each other file does one
- * thing. One thread; everything may block on files. */
+/* What the parts of `larder lint` share. Private to gateway/commands/lint*.c: lint_main.c drives, each other file does
+ * one thing. One thread; everything may block on files. */
 #ifndef LARDER_GATEWAY_COMMANDS_LINT_COMMAND_H
 #define LARDER_GATEWAY_COMMANDS_LINT_COMMAND_H
 

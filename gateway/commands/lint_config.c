@@ -8,7 +8,7 @@
  *     paths:
  *       - {glob: "old-*", ignore: [LR001, LR005]}
  *
- * Called by lint.c for each file; blocks on files; one thread. The nearest file upwards counts, alone. Of several
+ * Called by lint_main.c for each file; blocks on files; one thread. The nearest file upwards counts, alone. Of several
  * globs that match, all count, in order. Memory: each configuration once, in an arena. */
 #include <errno.h>
 #include <limits.h>

@@ -1,5 +1,5 @@
 /* Which files are meant: names, folders, patterns.
- * Called by lint.c; blocks on folders; one thread. Invariants: 1. the order does not depend on the folder's.
+ * Called by lint_main.c; blocks on folders; one thread. Invariants: 1. the order does not depend on the folder's.
  * 2. no recursion: folders wait in a list. 3. hidden folders are entered only if they are named.
  * Memory: names on the heap, at most FILES_MAX. */
 #include <dirent.h>

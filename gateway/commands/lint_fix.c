@@ -1,6 +1,7 @@
 /* New bytes of a file: in its place, or as a diff.
- * Flow: lint.c -> here. One thread; blocks on files. Invariants: 1. the file holds the old bytes or the new ones, never
- * a part of either: they are written beside it, synced, and renamed. 2. its mode stays; a symbolic link stays one.
+ * Flow: lint_main.c -> here. One thread; blocks on files. Invariants: 1. the file holds the old bytes or the new
+ * ones, never a part of either: they are written beside it, synced, and renamed. 2. its mode stays; a symbolic link
+ * stays one.
  * Memory: none of its own. */
 #include <errno.h>
 #include <fcntl.h>

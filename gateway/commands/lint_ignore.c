@@ -1,5 +1,5 @@
 /* Comments that say which findings are wanted: "# larder-ignore LR001", "<!-- larder-ignore LR001 -->".
- * Called by lint_input.c for lines that are comments, by lint.c for findings. One thread; never blocks.
+ * Called by lint_input.c for lines that are comments, by lint_main.c for findings. One thread; never blocks.
  * Memory: a list on the heap, at most IGNORES_MAX a file. */
 #include <stdlib.h>
 #include <string.h>

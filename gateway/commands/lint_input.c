@@ -1,5 +1,6 @@
 /* A file's requests into the linter, and, where it is to be mended, its new bytes.
- * Flow: lint.c -> here -> request_log.c (JSON of all kinds) or a prompt's text -> lar_lint_add -> edits of the file.
+ * Flow: lint_main.c -> here -> request_log.c (JSON of all kinds) or a prompt's text -> lar_lint_add -> edits of the
+ * file.
  * One thread; blocks in reads. Invariants: 1. a bad record costs that record; it is named on stderr. 2. bytes outside
  * an edit are the file's own. 3. a log of answers or a conversation is read, never edited.
  * Memory: that of the longest record; to mend a file, all of it. */

@@ -1,6 +1,7 @@
 /* Findings as JSON and as SARIF 2.1.0 (OASIS), through cJSON.
- * Flow: lint.c -> here. One thread; blocks on the output. The fields of the JSON form are in
- * docs/howto/lint-prompts.md; they are only ever added to. Memory: the whole report on the heap, bounded by the number of findings. */
+ * Flow: lint_main.c -> here. One thread; blocks on the output. The fields of the JSON form are in
+ * docs/howto/lint-prompts.md; they are only ever added to.
+ * Memory: the whole report on the heap, bounded by the number of findings. */
 #include <cjson/cJSON.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* Findings for people, and as GitHub workflow commands.
- * Flow: lint.c -> here. One thread; blocks on the output. Invariants: 1. what comes from a prompt is cut and holds no
- * control characters. 2. a workflow command is one line, whatever a value holds. Memory: one line. */
+ * Flow: lint_main.c -> here. One thread; blocks on the output. Invariants: 1. what comes from a prompt is cut and
+ * holds no control characters. 2. a workflow command is one line, whatever a value holds. Memory: one line. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
