@@ -1,6 +1,6 @@
 /* What larder's own records say: which rules found something, for which model, how many tokens missed meanwhile.
  * Flow: lint_input.c (lines of an export) and lint_main.c (a store's folder) -> here -> findings. One thread; blocks
- * on the store. Records hold no text, so a finding has no place but its file. Memory: one row a rule, model and file. */
+ * on the store. Records hold no text: a finding has no place but its file. Memory: one row a rule, model and file. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
