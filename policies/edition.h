@@ -1,6 +1,6 @@
-/* Editions: the version of everything that decides which bytes are sent. A provider's cache keeps bytes, so a change of
- * any of it makes the prefixes that it touches miss once; an edition gives all versions one name that configurations can
- * pin and records can carry. Rows are the rules that may edit, and the parts of edition.def. */
+/* Editions: the version of all that decides which bytes are sent. A provider's cache keeps bytes, so a change of any of
+ * it makes the prefixes that it touches miss once; an edition gives all versions one name that configurations can pin
+ * and records can carry. Rows are the rules that may edit, and the parts of edition.def. */
 #ifndef LARDER_POLICIES_EDITION_H
 #define LARDER_POLICIES_EDITION_H
 

@@ -180,6 +180,12 @@ static int take_format(parse *p) {
     return -1;
 }
 
+static int take_report(parse *p) {
+    if (strcmp(p->value, "text") && strcmp(p->value, "json")) return refuse(p, "not a format; text or json");
+    p->q->json = !strcmp(p->value, "json");
+    return -1;
+}
+
 static int take_store(parse *p) {
     p->q->store = p->value;
     return -1;
@@ -196,6 +202,7 @@ static int take_value(parse *p, unsigned takes) {
     if (!strcmp(p->name, "--upstream")) return take_pattern(p, &f->upstream);
     if (!strcmp(p->name, "--tenant")) return take_tenant(p);
     if (takes & LAR_QUERY_FORMAT && !strcmp(p->name, "--format")) return take_format(p);
+    if (takes & LAR_QUERY_REPORT && !strcmp(p->name, "--format")) return take_report(p);
     if (takes & LAR_QUERY_FOLLOW && (!strcmp(p->name, "-n") || !strcmp(p->name, "--lines"))) return take_lines(p);
     return -2;
 }
@@ -206,7 +213,7 @@ static bool has_value(const char *name, unsigned takes) {
     for (unsigned i = 0; i < sizeof names / sizeof *names; i++) {
         if (!strcmp(name, names[i])) return true;
     }
-    return (takes & LAR_QUERY_FORMAT && !strcmp(name, "--format")) ||
+    return (takes & (LAR_QUERY_FORMAT | LAR_QUERY_REPORT) && !strcmp(name, "--format")) ||
            (takes & LAR_QUERY_FOLLOW && (!strcmp(name, "-n") || !strcmp(name, "--lines")));
 }
 

@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <stdio.h>
 
+#include "gateway/commands/explain.h"
 #include "gateway/commands/fingerprint.h"
 #include "gateway/commands/lint_main.h"
 #include "gateway/commands/query.h"
@@ -42,6 +43,7 @@ static int tail(int argc, char **argv) { return lar_command_tail(argc - 1, argv 
 static int lint(int argc, char **argv) { return lar_command_lint(argc - 1, argv + 1); }
 static int export(int argc, char **argv) { return lar_command_export(argc - 1, argv + 1); }
 static int replay(int argc, char **argv) { return lar_command_replay(argc - 1, argv + 1); }
+static int explain(int argc, char **argv) { return lar_command_explain(argc - 1, argv + 1); }
 static int fingerprint(int argc, char **argv) { return lar_command_fingerprint(argc - 1, argv + 1); }
 
 static const char *const mode_names[] = {
@@ -99,6 +101,7 @@ static const command commands[] = {
     {"export", "[options]", "journal records as JSON lines or CSV", export, HELP_BY_COMMAND},
     {"replay", "[options] FILE...", "what larder would save, from logged requests; sends nothing", replay,
      HELP_BY_COMMAND},
+    {"explain", "REQUEST [options]", "why a request hit or missed the provider's cache", explain, HELP_BY_COMMAND},
     {"fingerprint", "[options]", "the edition: versions of all that decides what is sent", fingerprint,
      HELP_BY_COMMAND},
     {"lint", "[options] FILE...", "find what breaks a prefix cache in requests and prompts", lint, HELP_BY_COMMAND},

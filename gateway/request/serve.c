@@ -313,7 +313,10 @@ static void init_gateway(serve *s, lar_config *c) {
                                             .format = (lar_log_format)c->log_format,
                                             .fd = STDERR_FILENO});
     g->metrics = lar_metrics_new();
-    for (uint32_t r = 0; r < LAR_RULE_COUNT; r++) lar_metrics_label(g->metrics, "rule", r, lar_rule_id((lar_rule)r));
+    for (uint32_t r = 0; r < LAR_RULE_COUNT; r++) {
+        if (lar_rule_mode_of((lar_rule)r) != LAR_RULE_MODE_LINT)
+            lar_metrics_label(g->metrics, "rule", r, lar_rule_id((lar_rule)r));
+    }
     g->edition_hash = lar_edition_hash();
     g->process_salt = lar_digest_of(LAR_SLICE("larder scope 1")); /* constant: recall outlives the process */
     atomic_init(&g->access_log, c->log_access);
