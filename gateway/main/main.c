@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <stdio.h>
 
+#include "gateway/commands/diff.h"
 #include "gateway/commands/explain.h"
 #include "gateway/commands/fingerprint.h"
 #include "gateway/commands/lint_main.h"
@@ -42,6 +43,7 @@ static int stats(int argc, char **argv) { return lar_command_stats(argc - 1, arg
 static int tail(int argc, char **argv) { return lar_command_tail(argc - 1, argv + 1); }
 static int lint(int argc, char **argv) { return lar_command_lint(argc - 1, argv + 1); }
 static int export(int argc, char **argv) { return lar_command_export(argc - 1, argv + 1); }
+static int diff(int argc, char **argv) { return lar_command_diff(argc - 1, argv + 1); }
 static int replay(int argc, char **argv) { return lar_command_replay(argc - 1, argv + 1); }
 static int explain(int argc, char **argv) { return lar_command_explain(argc - 1, argv + 1); }
 static int fingerprint(int argc, char **argv) { return lar_command_fingerprint(argc - 1, argv + 1); }
@@ -99,6 +101,7 @@ static const command commands[] = {
     {"stats", "[options]", "hit rates and tokens from the journal", stats, HELP_BY_COMMAND},
     {"tail", "[options]", "the journal's last records; -f follows", tail, HELP_BY_COMMAND},
     {"export", "[options]", "journal records as JSON lines or CSV", export, HELP_BY_COMMAND},
+    {"diff", "[options] A B", "where two requests part, and which rule would mend it", diff, HELP_BY_COMMAND},
     {"replay", "[options] FILE...", "what larder would save, from logged requests; sends nothing", replay,
      HELP_BY_COMMAND},
     {"explain", "REQUEST [options]", "why a request hit or missed the provider's cache", explain, HELP_BY_COMMAND},
