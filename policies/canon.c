@@ -41,6 +41,7 @@ static lar_error run_stages(lar_canon *c) {
     if (!e) e = lar_canon_head_finish(c);
     if (!e) e = lar_rule_tool_order(c);
     if (!e) e = lar_canon_recall(c);
+    if (!e) e = lar_rule_cache_breakpoints(c);
     if (!e) e = lar_splices_finish(&c->out->splices, c->json->body.len);
     if (!e && c->out->segments_known) {
         uint32_t last = c->view->segments[c->out->segments_known - 1].node;

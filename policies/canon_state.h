@@ -161,6 +161,9 @@ LAR_MUST_USE lar_error lar_rule_tool_form(lar_canon *c, lar_canon_tool *tools, u
 /* LR004: gives a segment with one text the remembered form `want`. */
 LAR_MUST_USE lar_error lar_rule_text_form(lar_canon *c, uint32_t segment, lar_slice want);
 
+/* LR014: marks where the client of Anthropic's API has none; behind all other edits. */
+LAR_MUST_USE lar_error lar_rule_cache_breakpoints(lar_canon *c);
+
 /* Whether a block can be appended to that user segment. */
 bool lar_canon_appendable(const lar_canon *c, uint32_t segment);
 /* Blocks of facts for user segments: recalls, attaches, remembers. `deepest`: last segment known, or NONE. */

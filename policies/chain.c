@@ -39,6 +39,7 @@ static uint8_t kind_of(const lar_canon *c, uint32_t i) {
 /* The rule of the first finding in the body's span, as in lar_cut. */
 static uint8_t rule_in(const lar_canon_out *o, uint32_t start, uint32_t end) {
     for (uint32_t i = 0; i < o->finding_count; i++) {
+        if (o->findings[i].rule == LAR_RULE_LR014) continue; /* a mark is no part of the prefix */
         if (o->findings[i].start >= start && o->findings[i].start < end) return (uint8_t)(o->findings[i].rule + 1);
     }
     return 0;

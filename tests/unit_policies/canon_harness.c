@@ -86,7 +86,7 @@ void harness_memory_damage(harness_memory *m, unsigned seed) {
 void harness_init(harness *h) {
     *h = (harness){.memory = harness_memory_new(),
                    .cache = lar_norm_cache_new(4096),
-                   .options = {.mode = LAR_CANON_ON, .rules_off = 1ull << LAR_RULE_LR015}};
+                   .options = {.mode = LAR_CANON_ON, .rules_off = (1ull << LAR_RULE_LR014) | (1ull << LAR_RULE_LR015)}};
     lar_json_init(&h->json);
     lar_arena_init(&h->arena, 64u << 20);
     h->scope = lar_hash_of(LAR_SLICE("tenant"));
