@@ -15,6 +15,8 @@
 
 enum { PAGE_BYTES_MAX = 1 << 16, MINUTE_MS = 60000 };
 
+#define LINE "One line of a system text that is long enough, six times over, to be worth a place in a cache. "
+
 /* @ stands for the minute, so that the same text moves from one sending to the next. */
 static const struct {
     lar_protocol protocol;
@@ -47,6 +49,19 @@ static const struct {
     {LAR_PROTOCOL_RESPONSES,
      "{\"model\":\"m\",\"instructions\":\"Request id: req_0123456789abcde@. Answer in French.\",\"input\":[{\"role\":"
      "\"user\",\"content\":[{\"type\":\"input_text\",\"text\":\"Hello\"}]}]}"},
+    /* calls without a result, results too late or without a call; the last one is long enough for marks */
+    {LAR_PROTOCOL_CHAT,
+     "{\"model\":\"m\",\"messages\":[{\"role\":\"tool\",\"tool_call_id\":\"c0\",\"content\":\"1\"},{\"role\":"
+     "\"assistant\",\"content\":null,\"tool_calls\":[{\"id\":\"c1\"},{\"id\":\"c2\"}]},{\"role\":\"user\",\"content\":"
+     "\"Well?\"},{\"role\":\"tool\",\"tool_call_id\":\"c2\",\"content\":\"2\"}]}"},
+    {LAR_PROTOCOL_RESPONSES,
+     "{\"model\":\"m\",\"input\":[{\"type\":\"function_call\",\"call_id\":\"c1\"},{\"role\":"
+     "\"user\",\"content\":\"Well?\"},{\"type\":\"function_call_output\",\"call_id\":\"c9\"}]}"},
+    {LAR_PROTOCOL_MESSAGES,
+     "{\"model\":\"claude-opus-5\",\"system\":\"" LINE LINE LINE LINE LINE LINE "\",\"messages\":[{\"role\":\"user\","
+     "\"content\":\"Go\"},{\"role\":\"assistant\",\"content\":[{\"type\":\"tool_use\",\"id\":\"t1\"},{\"type\":"
+     "\"tool_use\",\"id\":\"t2\"}]},{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"Well?\"},{\"type\":"
+     "\"tool_result\",\"tool_use_id\":\"t2\",\"content\":\"2\"}]}]}"},
 };
 enum { SAMPLES = sizeof samples / sizeof *samples, ROUNDS = 4 };
 
