@@ -1,4 +1,4 @@
-# Every library larder needs, as imported targets. All of them are Debian 12 packages.
+# Every library larder needs, as imported targets. All of them are Debian 12 packages; hiredis may be missing.
 find_package(PkgConfig REQUIRED)
 find_package(Threads REQUIRED)
 pkg_check_modules(LIBUV REQUIRED IMPORTED_TARGET libuv>=1.44)
@@ -6,6 +6,8 @@ pkg_check_modules(OPENSSL REQUIRED IMPORTED_TARGET openssl>=3.0)
 pkg_check_modules(CJSON REQUIRED IMPORTED_TARGET libcjson>=1.7)
 pkg_check_modules(LMDB REQUIRED IMPORTED_TARGET lmdb>=0.9.24)
 pkg_check_modules(YAML REQUIRED IMPORTED_TARGET yaml-0.1>=0.2)
+# Optional: recall memory shared through Redis or Valkey (shared.url).
+pkg_check_modules(HIREDIS IMPORTED_TARGET hiredis>=0.14)
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash>=0.8)
 
 # llhttp: the library where the system has it, else the C sources that Debian's node-llhttp carries.

@@ -225,3 +225,71 @@ lar_error lar_listen_parse(lar_slice text, lar_arena *arena, lar_listen_config *
     out->host = host.ptr;
     return LAR_OK;
 }
+
+/* -- the shared memory's server --------------------------------------------------------------------------------- */
+
+enum { DB_MAX = 65535, SOCKET_PATH_BYTES_MAX = 107, USER_BYTES_MAX = 64 };
+
+static lar_error parse_db(lar_slice text, uint32_t *out, lar_diag *d) {
+    uint64_t v = 0;
+    if (text.len && (lar_value_number(text, &v, NULL) || v > DB_MAX))
+        return lar_fail(LAR_INVALID, d, "the database must be a number, as in redis://localhost:6379/0");
+    *out = (uint32_t)v;
+    return LAR_OK;
+}
+
+static lar_error parse_socket(lar_slice rest, lar_arena *arena, lar_shared_url *out, lar_diag *d) {
+    size_t query = find(rest, '?');
+    lar_slice path = lar_slice_of(rest.ptr, query), db = from(rest, query);
+    if (path.len < 2 || path.ptr[0] != '/')
+        return lar_fail(LAR_INVALID, d, "needs the whole path of the socket, as in unix:///run/redis/redis.sock");
+    if (path.len > SOCKET_PATH_BYTES_MAX)
+        return lar_fail(LAR_INVALID, d, "a socket's path has at most %d bytes", SOCKET_PATH_BYTES_MAX);
+    if (db.len && !lar_slice_starts(db, LAR_SLICE("?db=")))
+        return lar_fail(LAR_INVALID, d, "only ?db=N may stand behind the path of the socket");
+    lar_error e = parse_db(db.len ? from(db, 4) : db, &out->db, d);
+    if (e) return e;
+    out->socket = out->text = lar_arena_copy(arena, path).ptr;
+    return out->socket ? LAR_OK : lar_fail(LAR_NO_MEMORY, d, "out of memory");
+}
+
+/* user@ in front; a password there would stand in files and lists of processes. */
+static lar_error take_user(lar_slice *authority, lar_arena *arena, lar_shared_url *out, lar_diag *d) {
+    size_t at = find(*authority, '@');
+    if (at == authority->len) return LAR_OK;
+    lar_slice user = lar_slice_of(authority->ptr, at);
+    if (find(user, ':') < user.len || find(from(*authority, at + 1), '@') < authority->len - at - 1)
+        return lar_fail(LAR_INVALID, d,
+                        "must not hold a password; it goes into shared.password_env or shared.password_file");
+    if (user.len == 0 || user.len > USER_BYTES_MAX)
+        return lar_fail(LAR_INVALID, d, "the user in front of @ must have 1 to %d characters", USER_BYTES_MAX);
+    out->user = lar_arena_copy(arena, user).ptr;
+    *authority = from(*authority, at + 1);
+    return out->user ? LAR_OK : lar_fail(LAR_NO_MEMORY, d, "out of memory");
+}
+
+lar_error lar_shared_url_parse(lar_slice text, lar_arena *arena, lar_shared_url *out, lar_diag *d) {
+    *out = (lar_shared_url){.socket = "", .host = "", .user = "", .text = "", .port = 6379};
+    if (text.len > URL_BYTES_MAX) return lar_fail(LAR_INVALID, d, "is longer than %d bytes", URL_BYTES_MAX);
+    if (lar_slice_starts_i(text, LAR_SLICE("unix://"))) return parse_socket(from(text, 7), arena, out, d);
+    out->tls = lar_slice_starts_i(text, LAR_SLICE("rediss://"));
+    if (!out->tls && !lar_slice_starts_i(text, LAR_SLICE("redis://")))
+        return lar_fail(LAR_INVALID, d, "must begin with redis://, rediss:// (TLS) or unix:///");
+    lar_slice rest = from(text, out->tls ? 9 : 8);
+    size_t slash = find(rest, '/');
+    lar_slice authority = lar_slice_of(rest.ptr, slash), db = from(rest, slash);
+    host_port hp;
+    lar_error e = parse_db(db.len ? from(db, 1) : db, &out->db, d);
+    if (!e) e = take_user(&authority, arena, out, d);
+    if (!e) e = split_authority(authority, &hp, d);
+    if (e) return e;
+    out->host_is_ip = hp.brackets;
+    if (!hp.brackets) e = check_host(hp.host, &out->host_is_ip, d);
+    if (!e && hp.port.ptr) e = parse_port(hp.port, 1, &out->port, d);
+    if (e) return e;
+    lar_slice host = lower(arena, hp.host);
+    out->host = host.ptr;
+    out->text =
+        host.ptr ? lar_arena_printf(arena, hp.brackets ? "[%s]:%u" : "%s:%u", host.ptr, (unsigned)out->port).ptr : NULL;
+    return out->text ? LAR_OK : lar_fail(LAR_NO_MEMORY, d, "out of memory");
+}

@@ -44,6 +44,18 @@ typedef struct lar_url {
     bool host_is_ip;       /* no SNI for literals (RFC 6066 3) */
 } lar_url;
 
+/* The server of the shared memory. */
+typedef struct lar_shared_url {
+    bool tls;
+    const char *socket; /* path of a local socket; "" = TCP */
+    const char *host;   /* no brackets around an IPv6 literal */
+    bool host_is_ip;
+    uint16_t port;
+    const char *user; /* "" = the default user */
+    uint32_t db;
+    const char *text; /* for messages: host:port or path */
+} lar_shared_url;
+
 typedef struct lar_upstream_config {
     const char *name;
     lar_url url;
@@ -116,7 +128,10 @@ typedef struct lar_config {
     lar_key_config *keys;
     lar_alias_config *aliases;
     uint32_t listen_count, upstream_count, route_count, key_count, alias_count;
-    uint64_t rules_off_bits; /* bit r: rule r does not run; from the rules' defaults, rules_on and rules_off */
+    lar_shared_url shared;       /* all "" where shared_url is */
+    const char *shared_password; /* "" = none */
+    const char *shared_secret;   /* "" = none */
+    uint64_t rules_off_bits;     /* bit r: rule r does not run; from the rules' defaults, rules_on and rules_off */
 } lar_config;
 
 /* Reads file (NULL = none), environment and flags into a fresh config (heap). CONFIG with file, line and column in
@@ -139,6 +154,8 @@ uint32_t lar_config_restart_names(const lar_config *now, const lar_config *next,
  * path must make /v1 stand there once, whether the URL had it or not. INVALID with the reason in `d`, which never
  * repeats the text; NO_MEMORY. */
 LAR_MUST_USE lar_error lar_url_parse(lar_slice text, lar_arena *arena, lar_url *out, lar_diag *d);
+/* The URL of a Redis or Valkey server. INVALID, NO_MEMORY likewise; a password in it is refused. */
+LAR_MUST_USE lar_error lar_shared_url_parse(lar_slice text, lar_arena *arena, lar_shared_url *out, lar_diag *d);
 /* "127.0.0.1:8080", "[::1]:8080", "localhost:8080"; port 0 takes a free one. INVALID, NO_MEMORY likewise. */
 LAR_MUST_USE lar_error lar_listen_parse(lar_slice text, lar_arena *arena, lar_listen_config *out, lar_diag *d);
 

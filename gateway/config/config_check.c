@@ -173,6 +173,59 @@ static lar_error check_files(lar_loader *l) {
     return e;
 }
 
+/* A secret of the shared memory, by variable or file. *out is "" if neither is given. */
+static lar_error read_shared_secret(lar_loader *l, const char *path, const char *env, const char *file,
+                                    const char **out) {
+    *out = "";
+    lar_slice text = {NULL, 0};
+    lar_diag why = {0};
+    lar_error e = LAR_OK;
+    if (*env && *file) return fail_row(l, path, "a variable and a file are given; only one of them can be meant");
+    if (*env) e = lar_secret_from_env(env, &l->config->arena, &text, &why);
+    if (*file) e = lar_secret_from_file(file, &l->config->arena, &text, &why);
+    if (e == LAR_NO_MEMORY) return lar_fail(e, l->diag, "out of memory for the configuration");
+    if (e) return fail_row(l, path, why.text);
+    if (text.ptr) *out = text.ptr;
+    return LAR_OK;
+}
+
+enum { SHARED_PREFIX_BYTES_MAX = 64, SHARED_SECRET_BYTES_MIN = 16 };
+
+static lar_error check_prefix(lar_loader *l) {
+    const char *p = l->config->shared_prefix;
+    if (strlen(p) > SHARED_PREFIX_BYTES_MAX) return fail_row(l, "shared.prefix", "is longer than 64 bytes");
+    for (; *p; p++) {
+        if (*p <= ' ' || *p >= 0x7f) return fail_row(l, "shared.prefix", "must be printable ASCII without blanks");
+    }
+    return LAR_OK;
+}
+
+static lar_error check_shared(lar_loader *l) {
+    lar_config *c = l->config;
+    c->shared = (lar_shared_url){.socket = "", .host = "", .user = "", .text = ""};
+    c->shared_password = c->shared_secret = "";
+    if (!*c->shared_url) return LAR_OK;
+    lar_diag why = {0};
+    lar_error e = lar_shared_url_parse(lar_slice_cstr(c->shared_url), &c->arena, &c->shared, &why);
+    if (e == LAR_NO_MEMORY) return lar_fail(e, l->diag, "out of memory for the configuration");
+    if (e) return fail_row(l, "shared.url", why.text);
+    e = read_shared_secret(l, *c->shared_password_env ? "shared.password_env" : "shared.password_file",
+                           c->shared_password_env, c->shared_password_file, &c->shared_password);
+    if (!e)
+        e = read_shared_secret(l, *c->shared_secret_env ? "shared.secret_env" : "shared.secret_file",
+                               c->shared_secret_env, c->shared_secret_file, &c->shared_secret);
+    if (!e && *c->shared.user && !*c->shared_password)
+        e = fail_row(l, "shared.url",
+                     "names a user; give the password with shared.password_env or shared.password_file");
+    if (!e && *c->shared_secret && strlen(c->shared_secret) < SHARED_SECRET_BYTES_MIN)
+        e = fail_row(l, *c->shared_secret_env ? "shared.secret_env" : "shared.secret_file",
+                     "the secret has fewer than 16 characters; `openssl rand -hex 32` makes a good one");
+    if (!e && *c->shared_ca_file && !c->shared.tls)
+        e = fail_row(l, "shared.ca_file", "is only for a server that is spoken to with TLS (rediss://)");
+    if (!e) e = check_prefix(l);
+    return e;
+}
+
 lar_error lar_loader_check(lar_loader *l) {
     const lar_config *c = l->config;
     if (c->body_bytes_max > c->buffer_bytes_max)
@@ -185,5 +238,7 @@ lar_error lar_loader_check(lar_loader *l) {
     if (!e) e = check_hosts(l);
     if (!e) e = check_admin(l);
     if (!e) e = check_files(l);
+    if (!e) e = check_shared(l);
+    if (!e && *c->shared_ca_file) e = check_file(l, origin_of(l, "shared.ca_file"), c->shared_ca_file);
     return e;
 }

@@ -253,7 +253,8 @@ static lar_error sample_comment(lar_buf *out, const char *indent, const lar_opti
 }
 
 static lar_error sample_value(lar_buf *out, const char *indent, const char *name, const lar_option_row *row) {
-    bool quoted = !*row->def;
+    size_t len = strlen(row->def);
+    bool quoted = len == 0 || row->def[len - 1] == ':'; /* else YAML would take it for the name of a map */
     return lar_buf_printf(out, "%s#%s: %s%s%s\n", indent, name, quoted ? "\"" : "", row->def, quoted ? "\"" : "");
 }
 

@@ -186,7 +186,10 @@ static bool list_names_variable(const lar_yaml_node *list, const char *member, l
 /* A variable that holds a key may be called LARDER_something too. */
 static bool is_key_variable(const lar_loader *l, lar_slice name) {
     return list_names_variable(l->upstreams, "key_env", name) || list_names_variable(l->keys, "env", name) ||
-           (l->key_env.origin && lar_slice_eq_cstr(name, l->key_env.text));
+           (l->key_env.origin && lar_slice_eq_cstr(name, l->key_env.text)) ||
+           lar_slice_eq_cstr(name, l->config->shared_password_env) ||
+           lar_slice_eq_cstr(name, l->config->shared_secret_env) || lar_slice_eq_cstr(name, l->shared_variables[0]) ||
+           lar_slice_eq_cstr(name, l->shared_variables[1]);
 }
 
 static lar_error take_variable(lar_loader *l, lar_slice name, const char *value) {
@@ -210,6 +213,19 @@ static void find_key_variable(lar_loader *l, const lar_config_flag *flags, uint3
         const lar_given_row *row = find_given(lar_slice_cstr(flags[i].name));
         if (row && row->offset == offsetof(lar_loader, key_env) && flags[i].value)
             l->key_env = (lar_loader_given){flags[i].value, "--key-env"};
+    }
+}
+
+/* The same for the two of the shared memory. */
+static void find_shared_variables(lar_loader *l, const lar_config_flag *flags, uint32_t count) {
+    static const char *const paths[2] = {"shared.password_env", "shared.secret_env"};
+    l->shared_variables[0] = getenv("LARDER_SHARED_PASSWORD_ENV");
+    l->shared_variables[1] = getenv("LARDER_SHARED_SECRET_ENV");
+    for (uint32_t i = 0; i < count; i++) {
+        const lar_option_row *row = lar_option_find_loose(lar_option_scalars(), lar_slice_cstr(flags[i].name));
+        for (int k = 0; k < 2 && row && flags[i].value; k++) {
+            if (strcmp(row->path, paths[k]) == 0) l->shared_variables[k] = flags[i].value;
+        }
     }
 }
 
@@ -244,6 +260,7 @@ static lar_error load(lar_loader *l, const char *file, const lar_config_flag *fl
     if (e) return out_of_memory(l);
     if (file) e = read_file(l, file);
     find_key_variable(l, flags, flag_count);
+    find_shared_variables(l, flags, flag_count);
     if (!e) e = take_environment(l);
     if (!e) e = take_flags(l, flags, flag_count);
     if (!e) e = lar_loader_lists(l);
@@ -288,6 +305,8 @@ lar_error lar_config_check_flag(const char *name, lar_diag *d) {
 void lar_config_free(lar_config *c) {
     if (!c) return;
     for (uint32_t i = 0; i < c->upstream_count; i++) lar_secret_wipe(lar_slice_cstr(c->upstreams[i].key));
+    lar_secret_wipe(lar_slice_cstr(c->shared_password));
+    lar_secret_wipe(lar_slice_cstr(c->shared_secret));
     lar_arena_release(&c->arena);
     free(c);
 }

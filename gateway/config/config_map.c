@@ -72,6 +72,8 @@ static void as_written(lar_slice path, lar_slice section, char *out, size_t cap)
 static lar_error secret_here(lar_loader *l, const lar_map_reader *r, const lar_yaml_node *key, const char *what) {
     const char *why = "secrets are not written into this file; use key_env or key_file";
     if (r->table == lar_option_key()) why = "secrets are not written into this file; use env, file or sha256";
+    else if (strcmp(what, "shared") == 0)
+        why = "secrets are not written into this file; use password_env or password_file, secret_env or secret_file";
     else if (!*what && lar_slice_eq_cstr(key->text, "key"))
         why = "unknown name 'key'; did you mean 'keys'? (client keys; an upstream's is its key_env or key_file)";
     return lar_loader_fail_at(l, key, what, why);

@@ -341,6 +341,13 @@ lar_error lar_stream_connect(lar_stream *s, const struct sockaddr *to, lar_tls_c
     return uv_tcp_connect(&s->connect, &s->tcp, to, on_connect) < 0 ? LAR_UPSTREAM_CONNECT : LAR_OK;
 }
 
+/* libuv's handle for TCP does nothing that only TCP can do until it is asked to. */
+lar_error lar_stream_adopt(lar_stream *s, int fd) {
+    if (uv_tcp_open(&s->tcp, fd) < 0) return LAR_IO;
+    s->opened = true;
+    return LAR_OK;
+}
+
 void lar_stream_read_start(lar_stream *s) {
     s->read_wanted = true;
     apply_reading(s);

@@ -1,4 +1,5 @@
-/* A byte stream over TCP, plain or TLS: the only place that calls uv_read_start, uv_write and uv_close on TCP.
+/* A byte stream over TCP or a local socket, plain or TLS: the only place that calls uv_read_start, uv_write and
+ * uv_close on sockets.
  *
  * The owner embeds it and gets events; it frees its memory only on CLOSED, which comes once, last, and never from
  * inside a call of the owner's. No event comes from inside lar_stream_write. Loop thread only. */
@@ -71,6 +72,9 @@ void lar_stream_init(lar_stream *s, uv_loop_t *loop, lar_stream_scratch *scratch
  * On error the stream must still be closed. */
 LAR_MUST_USE lar_error lar_stream_accept(lar_stream *s, uv_stream_t *listener, lar_tls_context *tls);
 LAR_MUST_USE lar_error lar_stream_connect(lar_stream *s, const struct sockaddr *to, lar_tls_context *tls);
+/* Takes a connected, non-blocking stream socket of any family, plain; without an OPEN. IO: the socket stays the
+ * caller's. */
+LAR_MUST_USE lar_error lar_stream_adopt(lar_stream *s, int fd);
 
 /* DATA comes only between start and stop; what was read before a stop is still delivered in the same callback. */
 void lar_stream_read_start(lar_stream *s);

@@ -25,7 +25,8 @@ enum {
 
 #define TO(state) (1u << EXCHANGE_##state)
 static const uint8_t moves[EXCHANGE_STATE_COUNT] = {
-    [EXCHANGE_BODY] = TO(WAIT_CONN) | TO(DONE),
+    [EXCHANGE_BODY] = TO(RECALL) | TO(WAIT_CONN) | TO(DONE),
+    [EXCHANGE_RECALL] = TO(WAIT_CONN) | TO(DONE),
     [EXCHANGE_WAIT_CONN] = TO(WAIT_HEAD) | TO(DONE),
     [EXCHANGE_WAIT_HEAD] = TO(WAIT_CONN) | TO(RELAY) | TO(DONE),
     [EXCHANGE_RELAY] = TO(DRAIN) | TO(DONE),
@@ -123,13 +124,10 @@ static void clear(lar_exchange *x) {
     x->upstream = NULL;
     x->rule = NULL;
     x->lease.fresh_only = x->lease.reused = false;
-    x->edits = NULL;
-    x->iov = NULL;
-    x->iov_count = 0;
-    x->view = (lar_request_view){0};
-    x->canon = (lar_canon_out){0};
+    x->ask = (lar_shared_ask){.link = x->loop->shared, .on_done = lar_exchange_on_recalled, .owner = x};
+    x->recall_rounds = 0;
     x->mended = 0;
-    x->canon_ran = x->usage_injected = x->sent = x->queued = x->retried = x->paused = x->copy_given_up = false;
+    x->sent = x->queued = x->retried = x->paused = x->copy_given_up = false;
     x->relay = RELAY_RAW;
     x->last_cr = x->head_sent = x->chunked_out = x->answer_whole = x->no_body = false;
     x->status = 0;
@@ -251,17 +249,23 @@ lar_error lar_exchange_body(lar_exchange *x, lar_slice part) {
     return e;
 }
 
-void lar_exchange_run(lar_exchange *x) {
-    lar_diag d = {{0}, 0, 0};
-    lar_error e = lar_exchange_prepare(x, &d);
+void lar_exchange_send(lar_exchange *x, lar_error e, const lar_diag *d) {
     if (!e) {
+        lar_exchange_count_prepared(x);
         lar_exchange_move(x, EXCHANGE_WAIT_CONN);
         lar_exchange_wait(x, x->upstream->connect_timeout_ms);
         e = lar_lease_acquire(x->set->pools[x->upstream_index], &x->lease);
     }
     if (!e) return;
-    lar_slice text = lar_arena_copy(&x->arena, lar_slice_cstr(d.text));
+    lar_slice text = lar_arena_copy(&x->arena, lar_slice_cstr(d->text));
     lar_exchange_fail(x, e, text.ptr ? text.ptr : "");
+}
+
+void lar_exchange_run(lar_exchange *x) {
+    lar_diag d = {{0}, 0, 0};
+    lar_error e = lar_exchange_prepare(x, &d);
+    if (!e && lar_exchange_recall(x)) return;
+    lar_exchange_send(x, e, &d);
 }
 
 void lar_exchange_refuse(lar_exchange *x, lar_error e, const lar_diag *d) { lar_exchange_fail(x, e, d ? d->text : ""); }
@@ -349,6 +353,7 @@ static void on_conn_due(lar_exchange *x) {
 static void on_due(void *owner) {
     lar_exchange *x = owner;
     switch (x->state) {
+    case EXCHANGE_RECALL: lar_exchange_on_recall_due(x); return;
     case EXCHANGE_WAIT_CONN: on_conn_due(x); return;
     case EXCHANGE_WAIT_HEAD: lar_exchange_fail(x, LAR_UPSTREAM_TIMEOUT, ""); return;
     case EXCHANGE_RELAY: lar_exchange_on_cut(x, LAR_UPSTREAM_TIMEOUT, ""); return;

@@ -2,6 +2,7 @@
  *
  * States (exchange_state_move in exchange.c has the table of legal moves):
  *   BODY      the request body is arriving
+ *   RECALL    the request is prepared; other larders are asked what they know of it
  *   WAIT_CONN the request is prepared and waits for an upstream connection
  *   WAIT_HEAD it was sent; the answer's head has not come
  *   RELAY     the answer is being passed on
@@ -18,12 +19,14 @@
 #include "gateway/net/deadline.h"
 #include "gateway/request/gateway.h"
 #include "gateway/request/route.h"
+#include "gateway/shared/shared.h"
 
 /* What becomes of the client's connection. */
 typedef enum client_next { CLIENT_KEEP, CLIENT_CLOSE, CLIENT_ABORT } client_next;
 
 typedef enum exchange_state {
     EXCHANGE_BODY,
+    EXCHANGE_RECALL,
     EXCHANGE_WAIT_CONN,
     EXCHANGE_WAIT_HEAD,
     EXCHANGE_RELAY,
@@ -74,6 +77,9 @@ struct lar_exchange {
     lar_request_view view;
     lar_canon_out canon;
     uint32_t mended; /* edits of LR015: the body is not the client's any more */
+    lar_shared_ask ask;
+    uint32_t recall_rounds;
+    size_t arena_before; /* bytes used when it was last prepared */
     bool canon_ran, usage_injected, sent, queued, retried;
 
     /* the answer */
@@ -134,8 +140,17 @@ bool lar_exchange_budget(lar_exchange *x, size_t bytes);
 void lar_exchange_wait(lar_exchange *x, uint32_t ms);
 /* finish.c: DRAIN is over. */
 void lar_exchange_drained(lar_exchange *x);
-/* prepare.c: parses, canonicalises, routes by model, builds x->iov. On an error `d` says what the client reads. */
+/* exchange.c: prepared (or `e`, with `d`): acquires a connection, or answers the error. */
+void lar_exchange_send(lar_exchange *x, lar_error e, const lar_diag *d);
+/* exchange_recall.c: true if other larders are asked; the exchange goes on by itself then. */
+bool lar_exchange_recall(lar_exchange *x);
+void lar_exchange_on_recalled(void *exchange, uint32_t changed);
+void lar_exchange_on_recall_due(lar_exchange *x);
+/* prepare.c: parses, canonicalises, routes by model, builds x->iov; a further call for the same request makes all of it
+ * anew. On an error `d` says what the client reads. */
 LAR_MUST_USE lar_error lar_exchange_prepare(lar_exchange *x, lar_diag *d);
+/* prepare.c: what the rules found and did in the end, for the metrics; once, when it goes out. */
+void lar_exchange_count_prepared(lar_exchange *x);
 /* prepare.c: span tree and view of x->body. */
 LAR_MUST_USE lar_error lar_exchange_parse(lar_exchange *x, lar_diag *d);
 /* mend.c: repairs a broken history of tool calls where rule LR015 is on; x->mended says whether it did. An error only

@@ -95,6 +95,7 @@ static void access_line(const lar_exchange *x, lar_ending how) {
 static void settle(lar_exchange *x, lar_ending how) {
     lar_gateway *g = x->loop->gateway;
     lar_journal_record *r = &x->record;
+    lar_shared_ask_cancel(&x->ask);
     r->ending = (uint8_t)how;
     r->error = (uint16_t)x->error;
     r->total_us = (int64_t)((lar_clock_mono_ns() - x->start_ns) / 1000);

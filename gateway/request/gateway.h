@@ -14,6 +14,7 @@
 #include "gateway/config/config.h"
 #include "gateway/net/stream.h"
 #include "gateway/request/route.h"
+#include "gateway/shared/shared.h"
 #include "gateway/upstream/upstream.h"
 #include "store/store.h"
 
@@ -50,7 +51,8 @@ typedef struct lar_pool_set {
 typedef struct lar_gateway {
     const lar_config *boot; /* as at start: threads, listeners, store */
     lar_store *store;       /* NULL: no journal, no memory on disk */
-    lar_memory_ops memory;
+    lar_memory_ops memory;  /* of this process; requests use their loop's */
+    lar_shared *shared;     /* NULL: memory is not shared */
     lar_log *log;
     lar_metrics *metrics;
     pthread_mutex_t lock;
@@ -89,8 +91,10 @@ typedef struct lar_loop {
     lar_pool_set *old_sets; /* replaced; closed once their last request has ended, then freed */
     uv_timer_t sweep_timer; /* runs while there are old sets */
     lar_norm_cache *norm_cache;
-    lar_json json;       /* the body that is being prepared; no request needs its tree afterwards */
-    lar_client *clients; /* all of this loop, newest first */
+    lar_memory_ops memory;   /* what requests of this loop remember */
+    lar_shared_link *shared; /* NULL: memory is not shared */
+    lar_json json;           /* the body that is being prepared; no request needs its tree afterwards */
+    lar_client *clients;     /* all of this loop, newest first */
     uint32_t client_count;
     lar_exchange *spare; /* exchanges kept for the next request, linked by `spare_next` */
     uint32_t spare_count;

@@ -87,6 +87,7 @@ static void end_pools(lar_loop *l) {
     set_close(l->set);
     for (lar_pool_set *set = l->old_sets; set; set = set->next) set_close(set);
     lar_exchange_free_spares(l);
+    if (l->shared) lar_shared_link_close(l->shared);
     close_handle((uv_handle_t *)&l->sweep_timer);
     close_handle((uv_handle_t *)&l->stop_timer);
     close_handle((uv_handle_t *)&l->stop);
@@ -204,6 +205,12 @@ lar_error lar_loop_open(lar_loop *l, lar_gateway *g, uint32_t index, const uint1
     l->scratch = malloc(sizeof *l->scratch);
     l->norm_cache = lar_norm_cache_new(NORM_CACHE_ENTRIES);
     if (!l->scratch || !l->norm_cache) return lar_fail(LAR_NO_MEMORY, d, "event loop");
+    l->memory = g->memory;
+    if (g->shared) {
+        l->shared = lar_shared_link_new(g->shared, &l->uv, l->scratch);
+        if (!l->shared) return lar_fail(LAR_NO_MEMORY, d, "shared memory");
+        l->memory = lar_shared_link_memory(l->shared);
+    }
     lar_generation *generation = newest(g);
     l->set = set_new(l, generation);
     lar_generation_unref(generation);
@@ -232,6 +239,7 @@ void lar_loop_join(lar_loop *l) { (void)pthread_join(l->thread, NULL); }
 void lar_loop_release(lar_loop *l) {
     if (!l->scratch) return; /* it was never opened */
     if (l->set) end_pools(l);
+    if (l->shared) lar_shared_link_close(l->shared);
     close_handle((uv_handle_t *)&l->sweep_timer);
     close_handle((uv_handle_t *)&l->stop_timer);
     close_handle((uv_handle_t *)&l->stop);
@@ -243,6 +251,7 @@ void lar_loop_release(lar_loop *l) {
     if (l->set) set_free(l->set);
     sweep_sets(l);
     LAR_ASSERT(!l->old_sets && uv_loop_close(&l->uv) == 0);
+    lar_shared_link_free(l->shared);
     free(l->listeners);
     free(l->turn_away);
     free(l->scratch);

@@ -1,6 +1,6 @@
 /* From a complete request to the bytes that go upstream: JSON, view, canonicalisation, route by model, head, iovecs.
- * Called once by lar_exchange_run. Loop thread; never blocks. All memory is the exchange's arena.
- * Invariant: every byte of the body outside a splice is the client's own. Not here: sending. */
+ * Called by lar_exchange_run, and again where shared memory had something newer. Loop thread; never blocks. Memory: the
+ * exchange's arena. Invariant: every byte of the body outside a splice is the client's own. Not here: sending. */
 #include <stdio.h>
 #include <string.h>
 
@@ -100,9 +100,10 @@ static void canonicalise(lar_exchange *x, const lar_canon_options *options) {
     lar_gateway *g = x->loop->gateway;
     if (options->mode == LAR_CANON_OFF) return;
     uint64_t t0 = lar_clock_mono_ns();
+    if (x->loop->shared) lar_shared_begin(&x->ask);
     lar_canon_in in = {.view = &x->view,
                        .options = options,
-                       .memory = g->memory.get ? &g->memory : NULL,
+                       .memory = x->loop->memory.get ? &x->loop->memory : NULL,
                        .cache = lar_loop_norm_cache(x->loop, x->set),
                        .scope = scope_hash(x),
                        .key = g->store ? lar_store_key(g->store) : NULL,
@@ -114,6 +115,13 @@ static void canonicalise(lar_exchange *x, const lar_canon_options *options) {
     x->canon_ran = true;
     note_canon(x);
     lar_metrics_observe(g->metrics, LAR_METRIC_CANON_SECONDS, (lar_clock_mono_ns() - t0) / 1000);
+}
+
+static void note_edits(lar_exchange *x) {
+    lar_journal_record *r = &x->record;
+    if (x->mended) x->canon.rules_fired |= 1ull << LAR_RULE_LR015;
+    r->rules_fired = x->canon.rules_fired;
+    r->edits = x->canon.splices.count + x->mended;
 }
 
 _Static_assert((int)LAR_RULE_COUNT <= (int)LAR_METRIC_LABELS_MAX, "a counter for each rule");
@@ -131,15 +139,13 @@ static void count_by_rule(lar_metrics *m, const lar_canon_out *o) {
     }
 }
 
-static void count_edits(lar_exchange *x) {
-    lar_journal_record *r = &x->record;
+void lar_exchange_count_prepared(lar_exchange *x) {
+    const lar_journal_record *r = &x->record;
     lar_metrics *m = x->loop->gateway->metrics;
+    lar_metrics_add(m, LAR_METRIC_BYTES_IN_TOTAL, (int64_t)r->request_bytes);
     count_by_rule(m, &x->canon);
     lar_metrics_add_by(m, LAR_METRIC_BY_RULE_FINDINGS_TOTAL, LAR_RULE_LR015, r->rules_seen >> LAR_RULE_LR015 & 1);
     lar_metrics_add_by(m, LAR_METRIC_BY_RULE_EDITS_TOTAL, LAR_RULE_LR015, x->mended);
-    if (x->mended) x->canon.rules_fired |= 1ull << LAR_RULE_LR015;
-    r->rules_fired = x->canon.rules_fired;
-    r->edits = x->canon.splices.count + x->mended;
     if (r->edits == 0) return;
     lar_metrics_add(m, LAR_METRIC_EDITS_TOTAL, r->edits);
     lar_metrics_add(m, LAR_METRIC_EDITED_REQUESTS_TOTAL, 1);
@@ -198,7 +204,7 @@ static lar_error edit(lar_exchange *x, lar_slice model, lar_diag *d) {
     if (!e && x->mended) e = model_name(x, &model, d); /* it lay in the old body */
     if (e) return e;
     canonicalise(x, &options);
-    count_edits(x);
+    note_edits(x);
     x->edits = &x->canon.splices;
     if (!x->canon_ran) lar_splices_init(x->edits, &x->arena);
     uint32_t from_canon = x->edits->count;
@@ -287,9 +293,28 @@ static lar_error build_iov(lar_exchange *x) {
     return LAR_OK;
 }
 
+/* Nothing of an earlier round may stay, but for what LR015 did to the body, which is done once. */
+static void forget(lar_exchange *x) {
+    lar_journal_record *r = &x->record;
+    x->arena_before = x->arena.used;
+    x->up_head.len = 0;
+    x->edits = NULL;
+    x->iov = NULL;
+    x->iov_count = 0;
+    x->view = (lar_request_view){0};
+    x->canon = (lar_canon_out){0};
+    x->canon_ran = x->usage_injected = x->understood = false;
+    r->flags &= (uint16_t)~LAR_JREC_USAGE_INJECTED;
+    r->edits = 0;
+    r->rules_seen = x->mended ? 1ull << LAR_RULE_LR015 : 0;
+    r->rules_fired = r->prefix_known_bytes = r->prefix_hash = r->predicted_bytes = r->prompt_bytes = 0;
+    r->recall_hits = r->recall_misses = 0;
+    r->chain = (lar_slice){NULL, 0};
+}
+
 lar_error lar_exchange_prepare(lar_exchange *x, lar_diag *d) {
-    lar_gateway *g = x->loop->gateway;
     lar_slice model;
+    forget(x);
     lar_error e = x->route.protocol != LAR_PROTOCOL_NONE ? lar_exchange_parse(x, d) : LAR_OK;
     if (!e) e = model_name(x, &model, d);
     if (e) return e;
@@ -302,7 +327,7 @@ lar_error lar_exchange_prepare(lar_exchange *x, lar_diag *d) {
     copy_name(x->record.upstream, lar_slice_cstr(x->upstream->name));
     copy_name(x->record.model, routed);
     (void)snprintf(x->record.provider, sizeof x->record.provider, "%s", lar_profile_get(x->upstream->profile)->name);
-    x->record.request_bytes = x->body.len;
+    if (!x->recall_rounds) x->record.request_bytes = x->body.len;
     if (x->understood) {
         x->record.turn = x->view.turn;
         if (x->view.streamed) x->record.flags |= LAR_JREC_STREAMED;
@@ -312,7 +337,6 @@ lar_error lar_exchange_prepare(lar_exchange *x, lar_diag *d) {
     if (e) return e;
     bool edited = x->edits && x->edits->count;
     x->record.sent_bytes = edited ? lar_splices_length(x->edits, x->body.len) : x->body.len;
-    lar_metrics_add(g->metrics, LAR_METRIC_BYTES_IN_TOTAL, (int64_t)x->body.len);
     e = build_head(x, x->record.sent_bytes);
     return e ? e : build_iov(x);
 }

@@ -143,8 +143,11 @@ void lar_exchange_on_head(lar_exchange *x) {
     x->record.status = h->status;
     x->no_body = x->head_request || h->status == 204 || h->status == 304;
     x->relay = x->no_body ? RELAY_RAW : choose(x, h);
-    if (x->canon_ran && h->status < 300 && x->loop->gateway->memory.put)
-        lar_canon_commit(&x->canon, &x->loop->gateway->memory);
+    if (x->canon_ran && h->status < 300 && x->loop->memory.put) {
+        lar_canon_commit(&x->canon, &x->loop->memory);
+        /* before the client hears of the answer: its next request may go to another larder */
+        if (x->loop->shared) lar_shared_link_flush(x->loop->shared);
+    }
     lar_exchange_wait(x, x->relay == RELAY_SSE ? x->upstream->first_event_timeout_ms : x->upstream->idle_timeout_ms);
     lar_error e = lar_exchange_copy_head(x, h->status);
     /* an event stream may lose an event on the way: its length is not the upstream's */

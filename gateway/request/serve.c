@@ -265,6 +265,13 @@ static lar_error open_store(serve *s, lar_diag *d) {
     return LAR_OK;
 }
 
+/* Over the memory of this process, which answers while the server does not. */
+static lar_error open_shared(serve *s, lar_diag *d) {
+    if (!s->g.boot->shared_url[0]) return LAR_OK;
+    lar_shared_options o = {.config = s->g.boot, .local = s->g.memory, .log = s->g.log, .metrics = s->g.metrics};
+    return lar_shared_new(&o, &s->g.shared, d);
+}
+
 static uint32_t loop_count(const lar_config *c) {
     if (c->threads) return c->threads;
     long n = sysconf(_SC_NPROCESSORS_ONLN);
@@ -336,6 +343,7 @@ static void release_all(serve *s) {
     lar_generation_unref(s->cert_from);
     lar_generation_unref(g->generation);
     lar_tls_context_unref(g->listener_tls);
+    lar_shared_free(g->shared);
     if (g->store) lar_store_close(g->store);
     lar_volatile_memory_free(s->volatile_memory);
     (void)pthread_mutex_destroy(&g->lock);
@@ -349,6 +357,9 @@ lar_error lar_serve_check(lar_config *c, lar_diag *d) {
     lar_tls_context *cert = NULL;
     lar_error e = lar_generation_new(c, c, &g, d);
     if (!e) e = read_cert(c, &cert, d);
+    lar_shared *shared = NULL;
+    if (!e && c->shared_url[0]) e = lar_shared_new(&(lar_shared_options){.config = c}, &shared, d);
+    lar_shared_free(shared);
     lar_tls_context_unref(cert);
     lar_generation_unref(g);
     return e;
@@ -377,6 +388,7 @@ lar_error lar_serve_run(lar_config *c, lar_diag *d) {
     s->cert_seen = mark_cert(c);
     if (!e) e = read_cert(c, &s->g.listener_tls, d);
     if (!e) e = open_store(s, d);
+    if (!e) e = open_shared(s, d);
     if (!e) e = open_admin(s, d);
     if (!e) {
         warn_of_open_doors(&s->g);

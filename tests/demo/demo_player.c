@@ -21,6 +21,7 @@ enum { MESSAGES_MAX = 512, TOOLS_MAX = 64, FAULTS_SHOWN = 20 };
 
 static const char usage_text[] =
     "demo_player --url http://HOST:PORT/v1 [options] conversations.jsonl...\n"
+    "  --also URL         another gateway: each second request goes there\n"
     "  --kind KIND        clean, clock, billing, tool_order, text_form, mixed, schema_keys (default clean)\n"
     "  --control URL      the demo upstream itself: recorded answers are planned there before each call\n"
     "  --reset            forget the upstream's cache and log first (needs --control)\n"
@@ -33,7 +34,7 @@ static const char usage_text[] =
     "  --json             print the sums as one JSON object\n";
 
 typedef struct options {
-    const char *url, *control, *key;
+    const char *url, *also, *control, *key;
     demo_kind kind;
     bool reset, check_bodies, stream, json;
     int64_t clock_start_ms; /* -1 = the present */
@@ -43,7 +44,7 @@ typedef struct options {
 
 typedef struct player {
     options o;
-    demo_client client, control;
+    demo_client client, also, control;
     uint64_t random, calls, prompt, hit, miss, output, no_usage, faults;
     int64_t now_ms;
     /* scratch */
@@ -323,8 +324,9 @@ static void play_call(player *p, const conversation *v, uint32_t upto, demo_mome
         DEMO_PUT(&p->plan, "}");
         post_control(p, "/__next", lar_buf_slice(&p->plan));
     }
+    demo_client *to = p->o.also && p->calls % 2 ? &p->also : &p->client;
     p->calls++;
-    if (!demo_client_call(&p->client, "POST", "/chat/completions", lar_buf_slice(&p->body), &p->response)) {
+    if (!demo_client_call(to, "POST", "/chat/completions", lar_buf_slice(&p->body), &p->response)) {
         fault(p, v, at->call, "no answer");
         return;
     }
@@ -415,6 +417,7 @@ static bool take_flag(options *o, const char *name) {
 static void take_value(options *o, const char *name, const char *value) {
     if (!value) die("missing value or unknown option", name);
     if (strcmp(name, "--url") == 0) o->url = value;
+    else if (strcmp(name, "--also") == 0) o->also = value;
     else if (strcmp(name, "--control") == 0) o->control = value;
     else if (strcmp(name, "--key") == 0) o->key = value;
     else if (strcmp(name, "--clock-start") == 0) o->clock_start_ms = parse_clock(value);
@@ -465,8 +468,10 @@ int main(int argc, char **argv) {
     demo_response_init(&p.response);
     demo_response_init(&p.log);
     if (!demo_client_init(&p.client, p.o.url)) die("--url", p.o.url);
+    if (p.o.also && !demo_client_init(&p.also, p.o.also)) die("--also", p.o.also);
     if (p.o.control && !demo_client_init(&p.control, p.o.control)) die("--control", p.o.control);
     if (p.o.key) snprintf(p.client.key, sizeof p.client.key, "%s", p.o.key);
+    memcpy(p.also.key, p.client.key, sizeof p.also.key); /* one client, whoever answers it */
     p.random = p.o.seed;
     /* A minute back, and a second or two with each call: never far from the present, and never the same twice. */
     p.now_ms = p.o.clock_start_ms >= 0 ? p.o.clock_start_ms : lar_clock_wall_ms() - 60000;
@@ -475,6 +480,7 @@ int main(int argc, char **argv) {
     for (int i = p.o.first_file; i < argc; i++) index = play_file(&p, argv[i], index);
     print_sums(&p);
     demo_client_release(&p.client);
+    if (p.o.also) demo_client_release(&p.also);
     if (p.o.control) demo_client_release(&p.control);
     demo_response_release(&p.response);
     demo_response_release(&p.log);

@@ -6,10 +6,13 @@
 # prompts longer, so either alone could hide a loss); no answer and no message may change on the way; and clean
 # bodies must reach the upstream byte for byte. The same traffic without larder must do worse than that,
 # or the test would show nothing.
-# Environment: LARDER, DEMO, PLAYER (programs), CORPUS (folder of conversations).
+# shared_KIND: the requests go to two larders in turn, which share their memory through REDIS_SERVER; the same limits.
+# Environment: LARDER, DEMO, PLAYER (programs), CORPUS (folder of conversations); REDIS_SERVER for shared_KIND.
 set -euo pipefail
 
-kind=$1
+kind=${1#shared_}
+shared=''
+[ "$kind" = "$1" ] || shared=yes
 player_options=()
 if [ "$kind" = clock_fixed ]; then
   kind=clock
@@ -17,11 +20,12 @@ if [ "$kind" = clock_fixed ]; then
 fi
 : "${LARDER:?} ${DEMO:?} ${PLAYER:?} ${CORPUS:?}"
 work=$(mktemp -d)
-upstream_pid='' larder_pid=''
+upstream_pid='' larder_pid='' other_pid='' server_pid=''
+also=()
 
 cleanup() {
   local pid
-  for pid in $larder_pid $upstream_pid; do
+  for pid in $larder_pid $other_pid $server_pid $upstream_pid; do
     kill -9 "$pid" 2>/dev/null || true
     wait "$pid" 2>/dev/null || true
   done
@@ -29,11 +33,12 @@ cleanup() {
 }
 trap cleanup EXIT
 
-# wait_for FILE PATTERN PID: the address behind the pattern, once the program has printed it.
+# wait_for FILE PATTERN PID [up]: the address behind the pattern, once the program has printed it; with `up`, the line.
 wait_for() {
   local found
   for _ in $(seq 400); do
-    found=$(sed -n "s/.*$2\(127\.0\.0\.1:[0-9]*\).*/\1/p" "$1" | head -1)
+    if [ "${4:-}" = up ]; then found=$(grep -m 1 "$2" "$1" || true)
+    else found=$(sed -n "s/.*$2\(127\.0\.0\.1:[0-9]*\).*/\1/p" "$1" | head -1); fi
     if [ -n "$found" ]; then echo "$found"; return 0; fi
     kill -0 "$3" 2>/dev/null || break
     sleep 0.05
@@ -59,22 +64,59 @@ stop() {
   return $status
 }
 
+# start_server: the shared memory, empty. By its socket alone: no port to be taken by somebody else.
+start_server() {
+  "${REDIS_SERVER:?}" --port 0 --unixsocket "$work/redis.sock" --save '' --appendonly no --dir "$work" \
+    >"$work/redis.log" 2>&1 &
+  server_pid=$!
+  for _ in $(seq 400); do
+    [ -S "$work/redis.sock" ] && return 0
+    sleep 0.05
+  done
+  echo "no server:" >&2
+  cat "$work/redis.log" >&2
+  return 1
+}
+
+# start_one NAME: sets started_pid and started_at.
+start_one() {
+  local options=()
+  [ -z "$shared" ] || options=(--shared-url "unix://$work/redis.sock" --shared-wait 1s)
+  rm -rf "$work/store-$1"
+  : >"$work/$1.log"
+  "$LARDER" serve --listen 127.0.0.1:0 --admin-listen off --upstream "$control" --store "$work/store-$1" \
+    "${options[@]}" >"$work/$1.out" 2>"$work/$1.log" &
+  started_pid=$!
+  started_at=$(wait_for "$work/$1.log" 'event=listening.* address=' $started_pid)
+  [ -z "$shared" ] || wait_for "$work/$1.log" 'event=shared_up.* server=[^ ]*' $started_pid up >/dev/null
+}
+
 start_larder() {
-  rm -rf "$work/store"
-  : >"$work/larder.log"
-  "$LARDER" serve --listen 127.0.0.1:0 --admin-listen off --upstream "$control" --store "$work/store" \
-    >"$work/larder.out" 2>"$work/larder.log" &
-  larder_pid=$!
-  larder_at=$(wait_for "$work/larder.log" 'event=listening.* address=' $larder_pid)
+  also=()
+  [ -z "$shared" ] || start_server
+  start_one larder
+  larder_pid=$started_pid
+  larder_at=$started_at
+  [ -n "$shared" ] || return 0
+  start_one other
+  other_pid=$started_pid
+  also=(--also "http://$started_at/v1")
 }
 
 stop_larder() {
-  local pid=$larder_pid
-  if stop "$pid"; then larder_pid=''; return 0; fi
-  larder_pid=''
-  echo "larder did not end well:" >&2
-  tail -40 "$work/larder.log" >&2
-  return 1
+  local pid name
+  for name in larder other server; do
+    case $name in
+      larder) pid=$larder_pid larder_pid='' ;;
+      other) pid=$other_pid other_pid='' ;;
+      server) pid=$server_pid server_pid='' ;;
+    esac
+    [ -n "$pid" ] || continue
+    stop "$pid" && continue
+    echo "$name did not end well:" >&2
+    tail -40 "$work/$name.log" >&2
+    return 1
+  done
 }
 
 # play URL KIND [option...]: sets `hit` and `prompt`; a fault or an answer without usage ends the test.
@@ -119,7 +161,7 @@ for rule in deepseek openai vllm16; do
   for stream in '' --stream; do
     start_larder
     # shellcheck disable=SC2086 # empty or one option
-    play "http://$larder_at" "$kind" $stream "${player_options[@]}"
+    play "http://$larder_at" "$kind" $stream "${player_options[@]}" "${also[@]}"
     stop_larder
     printf '%-11s %-9s %-8s hit tokens: clean %7d of %7d, as it comes %7d, through larder %7d of %7d\n' \
       "$1" $rule "${stream:-plain}" "$clean" "$clean_prompt" "$raw" "$hit" "$prompt"
