@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <stdio.h>
 
+#include "gateway/commands/baseline.h"
 #include "gateway/commands/diff.h"
 #include "gateway/commands/explain.h"
 #include "gateway/commands/fingerprint.h"
@@ -45,6 +46,7 @@ static int lint(int argc, char **argv) { return lar_command_lint(argc - 1, argv 
 static int export(int argc, char **argv) { return lar_command_export(argc - 1, argv + 1); }
 static int diff(int argc, char **argv) { return lar_command_diff(argc - 1, argv + 1); }
 static int replay(int argc, char **argv) { return lar_command_replay(argc - 1, argv + 1); }
+static int baseline(int argc, char **argv) { return lar_command_baseline(argc - 1, argv + 1); }
 static int explain(int argc, char **argv) { return lar_command_explain(argc - 1, argv + 1); }
 static int fingerprint(int argc, char **argv) { return lar_command_fingerprint(argc - 1, argv + 1); }
 
@@ -104,6 +106,7 @@ static const command commands[] = {
     {"diff", "[options] A B", "where two requests part, and which rule would mend it", diff, HELP_BY_COMMAND},
     {"replay", "[options] FILE...", "what larder would save, from logged requests; sends nothing", replay,
      HELP_BY_COMMAND},
+    {"baseline", "record | compare", "hit rates with their spread, kept and compared", baseline, HELP_BY_COMMAND},
     {"explain", "REQUEST [options]", "why a request hit or missed the provider's cache", explain, HELP_BY_COMMAND},
     {"fingerprint", "[options]", "the edition: versions of all that decides what is sent", fingerprint,
      HELP_BY_COMMAND},

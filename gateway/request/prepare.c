@@ -73,13 +73,21 @@ static void note_cuts(lar_exchange *x) {
     lar_buf_release(&b);
 }
 
+/* What leaves the process says nothing about the text to who has not the installation's key. */
+static uint64_t keyed(const lar_gateway *g, uint64_t fingerprint) {
+    lar_hash h = {{0}};
+    if (!g->store || !fingerprint) return fingerprint;
+    memcpy(h.bytes, &fingerprint, sizeof fingerprint);
+    return lar_hash_low(lar_hash_keyed(lar_store_key(g->store), h));
+}
+
 /* What canonicalisation did and knows, for the record. */
 static void note_canon(lar_exchange *x) {
     lar_journal_record *r = &x->record;
     const lar_canon_out *o = &x->canon;
     r->rules_seen |= o->rules_seen; /* LR015 ran before */
     r->prefix_known_bytes = o->prefix_known_bytes;
-    r->prefix_hash = o->prefix_hash;
+    r->prefix_hash = keyed(x->loop->gateway, o->prefix_hash);
     (void)snprintf(r->edition, sizeof r->edition, "%s", LAR_EDITION);
     r->edition_hash = x->loop->gateway->edition_hash;
     r->predicted_bytes = o->known_bytes;
