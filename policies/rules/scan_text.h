@@ -17,7 +17,12 @@ static inline bool lar_scan_is_wide(char c) { return (unsigned char)c >= 0x80; }
 static inline char lar_scan_low(char c) { return c >= 'A' && c <= 'Z' ? (char)(c + 32) : c; }
 
 /* Whether c is one of the bytes of `set`. */
-static inline bool lar_scan_among(char c, const char *set) { return c != 0 && strchr(set, c) != NULL; }
+static inline bool lar_scan_among(char c, const char *set) {
+    for (; *set; set++) {
+        if (*set == c) return true;
+    }
+    return false;
+}
 
 /* Whether the byte at i is c, whether the bytes from i on are `text`. */
 static inline bool lar_scan_at(lar_slice t, size_t i, char c) { return i < t.len && t.ptr[i] == c; }

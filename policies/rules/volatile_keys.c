@@ -1,9 +1,11 @@
 /* Keys of volatile values (header: volatile_keys.h).
- * Flow: rules/volatile_scan.c at each sign, number or path -> lar_key_read, lar_key_find.
+ * Flow: rules/volatile_scan.c at each sign, number or path -> lar_key_find; rules/clock_scan.c -> lar_key_read.
  * Pure; no memory; never blocks. Each look in front of a value reads at most MARKS_MAX + WORDS_MAX bytes.
  * Invariant: nothing before `floor` and nothing of another line is read. */
 #include "policies/rules/volatile_keys.h"
 #include "policies/rules/scan_text.h"
+
+#include <uchar.h>
 
 enum { MARKS_MAX = 32, WORDS_MAX = 64, TAG_MAX = 80, BRACKET_MAX = 40 };
 
@@ -99,10 +101,13 @@ static size_t skip_filler(lar_slice t, size_t e, size_t floor, lar_key_front *f)
     static const char *const words[] = {" is",   " are",   " was",    " now",           " about",
                                         " only", " still", " approx", " approximately", " roughly"};
     for (int turn = 0; turn < 2; turn++) {
+        if (e <= floor || !lar_scan_among(t.ptr[e - 1], "sewtylx")) break; /* nearly always decided here */
         size_t k = 0, n = 0;
         for (; k < sizeof words / sizeof *words; k++) {
             n = strlen(words[k]);
-            if (e > floor + n && lar_slice_ieq(lar_slice_of(t.ptr + e - n, n), lar_slice_cstr(words[k]))) break;
+            if (e > floor + n && t.ptr[e - n] == ' ' &&
+                lar_slice_ieq(lar_slice_of(t.ptr + e - n, n), lar_slice_cstr(words[k])))
+                break;
         }
         if (k == sizeof words / sizeof *words) break;
         if (k < 3) f->copula = true;
@@ -158,28 +163,69 @@ static bool joins(lar_slice t, size_t e, size_t floor) {
     return left && (c == '-' || c == '.' || c == '\'' || c == '/');
 }
 
-static void read_words(lar_slice t, size_t floor, lar_key_front *f) {
-    size_t e = f->key_end, stop = e - floor > WORDS_MAX ? e - WORDS_MAX : floor;
-    while (e > stop && f->len + 3 <= LAR_KEY_BYTES_MAX) {
+/* One more character of the words, read backwards. False if they end there. */
+static bool read_more(lar_slice t, size_t floor, lar_key_front *f) {
+    size_t stop = f->key_end - floor > WORDS_MAX ? f->key_end - WORDS_MAX : floor;
+    while (f->at > stop && f->len + 3 <= LAR_KEY_BYTES_MAX) {
+        size_t e = f->at;
         char c = t.ptr[e - 1];
         if (lar_scan_is_letter(c)) {
             put(f, c, e - 1);
-            if (word_begins(t, e - 1, floor)) f->words |= 1ull << (f->len - 1);
-            e--;
-        } else if (lar_scan_is_wide(c)) {
-            if (!han_before(t, e, floor)) break;
-            for (size_t k = 1; k <= 3; k++) put(f, t.ptr[e - k], e - k);
-            f->words |= 1ull << (f->len - 1);
-            e -= 3;
-        } else if (joins(t, e, floor)) {
-            e--;
-        } else {
-            break;
+            if (word_begins(t, e - 1, floor)) f->words |= UINT64_C(1) << (f->len - 1);
+            f->at--;
+            return true;
         }
+        if (lar_scan_is_wide(c)) {
+            if (!han_before(t, e, floor)) return false;
+            for (size_t k = 1; k <= 3; k++) put(f, t.ptr[e - k], e - k);
+            f->words |= UINT64_C(1) << (f->len - 1);
+            f->at -= 3;
+            return true;
+        }
+        if (!joins(t, e, floor)) return false;
+        f->at--;
     }
+    return false;
 }
 
-bool lar_key_read(lar_slice t, size_t value, size_t floor, lar_key_front *f) {
+/* -- what keys end with ---------------------------------------------------------------------------------- */
+
+/* Which letters stand before the last one of a key, by the last one; the last characters of Chinese keys. Most words
+ * are told apart from keys by these alone; a test holds both against the table. */
+static const char *const before_last[26] = {"ht",   "o",   "",      "aeinosw",     "bcdeghlmnstuvz",
+                                            "e",    "nos", "cst",   "mr",          "",
+                                            "cs",   "ilr", "o",     "adeioru",     "npt",
+                                            "eimo", "ei",  "aeios", "adeklnprstu", "acefilnoprsux",
+                                            "",     "en",  "o",     "eo",          "aceprt",
+                                            ""};
+static const char16_t last_han[] =
+    u"下串了于交代件余值储元出剩区口号合名器在址埠夹子存希库度录径忆态憶成戶户支改数數文本机杖樹次步牌率用盐码称程稱符算箱者耗號行話識计记识试话費费轮量錄钥间額额餘驟骤";
+
+static bool han_ends_key(const char *p) {
+    uint32_t c = (((uint32_t)p[0] & 0x0F) << 12) | (((uint32_t)p[1] & 0x3F) << 6) | ((uint32_t)p[2] & 0x3F);
+    size_t low = 0, high = sizeof last_han / sizeof *last_han - 1;
+    while (low < high) {
+        size_t mid = low + (high - low) / 2;
+        if (last_han[mid] < c) low = mid + 1;
+        else high = mid;
+    }
+    return last_han[low] == c; /* the last one is 0 */
+}
+
+static bool may_end_key(lar_slice t, size_t e, size_t floor) {
+    char c = t.ptr[e - 1];
+    if (lar_scan_is_wide(c)) return han_before(t, e, floor) && han_ends_key(t.ptr + e - 3);
+    if (!lar_scan_is_letter(c)) return lar_scan_among(c, "_*-.' "); /* words are read behind it */
+    if (e < floor + 2 || !lar_scan_is_letter(t.ptr[e - 2])) return false;
+    char b = lar_scan_low(t.ptr[e - 2]);
+    for (const char *p = before_last[lar_scan_low(c) - 'a']; *p; p++) {
+        if (*p == b) return true;
+    }
+    return false;
+}
+
+/* Everything but the words: where the key ends; false if there is none. */
+static bool read_marks(lar_slice t, size_t value, size_t floor, lar_key_front *f) {
     f->value = value;
     f->sign = f->copula = f->hash = false;
     f->quote = 0;
@@ -197,8 +243,13 @@ bool lar_key_read(lar_slice t, size_t value, size_t floor, lar_key_front *f) {
     }
     if (e <= floor) return false;
     if (e == value && !lar_scan_is_wide(t.ptr[e - 1])) return false; /* glued */
-    f->key_end = e;
-    read_words(t, floor, f);
+    f->key_end = f->at = e;
+    return true;
+}
+
+bool lar_key_read(lar_slice t, size_t value, size_t floor, lar_key_front *f) {
+    if (!read_marks(t, value, floor, f)) return false;
+    while (read_more(t, floor, f)) {}
     return f->len > 0;
 }
 
@@ -219,22 +270,28 @@ static uint32_t halve(uint32_t low, uint32_t high, uint32_t k, int c) {
     return low;
 }
 
-uint32_t lar_key_find(const lar_key_front *f, const lar_key **rows, uint32_t room) {
+/* Puts the rows [at, at + n) in front of those found: the longest come first. */
+static uint32_t put_first(const lar_key **rows, uint32_t count, uint32_t room, uint32_t at, uint32_t n) {
+    if (n > room) n = room;
+    uint32_t kept = count + n <= room ? count : room - n;
+    memmove(rows + n, rows, kept * sizeof *rows);
+    for (uint32_t i = 0; i < n; i++) rows[i] = &keys[at + i];
+    return kept + n;
+}
+
+uint32_t lar_key_find(lar_slice t, size_t value, size_t floor, lar_key_front *f, lar_key_rows *rows) {
     uint32_t low = 0, high = KEYS, count = 0;
-    for (uint32_t k = 0; k < f->len && low < high; k++) {
+    if (!read_marks(t, value, floor, f) || !may_end_key(t, f->key_end, floor)) return 0;
+    for (uint32_t k = 0; low < high && (k < f->len || read_more(t, floor, f)); k++) {
         int c = (unsigned char)f->low[LAR_KEY_BYTES_MAX - 1 - k];
         low = halve(low, high, k, c);
         high = halve(low, high, k, c + 1);
         if (!(f->words >> k & 1)) continue;
         uint32_t n = 0;
         while (low + n < high && keys[low + n].len == k + 1) n++;
-        if (!n) continue;
-        if (n > room) n = room;
-        uint32_t kept = count + n <= room ? count : room - n; /* the longest come first */
-        memmove(rows + n, rows, kept * sizeof *rows);
-        for (uint32_t i = 0; i < n; i++) rows[i] = &keys[low + i];
-        count = kept + n;
+        if (n) count = put_first(rows->list, count, LAR_KEY_ROWS_MAX, low, n);
     }
+    while (count && read_more(t, floor, f)) {}
     return count;
 }
 

@@ -38,6 +38,7 @@ enum { LAR_KEY_BYTES_MAX = 48 };
 typedef struct lar_key_front {
     size_t value;   /* where the value begins, behind its quote */
     size_t key_end; /* where the key's last word ends */
+    size_t at;      /* how far its words were read */
     bool sign;      /* a colon, "=", an arrow, a tag or a cell stands between */
     bool copula;    /* "is", 是 */
     bool hash;      /* '#' */
@@ -48,10 +49,16 @@ typedef struct lar_key_front {
     uint8_t back[LAR_KEY_BYTES_MAX]; /* key_end minus the byte's place in the text, less one */
 } lar_key_front;
 
+enum { LAR_KEY_ROWS_MAX = 6 };
+typedef struct lar_key_rows {
+    const lar_key *list[LAR_KEY_ROWS_MAX];
+} lar_key_rows;
+
 /* False if no words stand in front of it on its line. Never reads before floor. */
 bool lar_key_read(lar_slice t, size_t value, size_t floor, lar_key_front *f);
-/* Rows that the words end with, longest first, at most `room`. */
-uint32_t lar_key_find(const lar_key_front *f, const lar_key **rows, uint32_t room);
+/* Reads what stands in front of it, and finds the rows that it ends with, the longest first; how many. *f is whole only
+ * if there are some. */
+uint32_t lar_key_find(lar_slice t, size_t value, size_t floor, lar_key_front *f, lar_key_rows *rows);
 /* Where in the text a key of that many bytes begins; the name it is part of counts with it (x_request_id). */
 size_t lar_key_start(lar_slice t, const lar_key_front *f, size_t bytes, size_t floor);
 /* Whether the words in front of the last `bytes` end with `text` (lower case, without blanks). */

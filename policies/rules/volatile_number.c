@@ -45,9 +45,10 @@ static const unit_word units[] = {
 };
 
 /* A word at i, any case, no part of a longer one: the offset behind it; 0 if it is not there. */
-static size_t word_at(lar_slice t, size_t i, const char *text) {
+static inline size_t word_at(lar_slice t, size_t i, const char *text) {
+    if (i >= t.len || ((t.ptr[i] ^ text[0]) & ~0x20)) return 0; /* nearly always decided here */
     size_t n = strlen(text);
-    if (i >= t.len || t.len - i < n) return 0;
+    if (t.len - i < n) return 0;
     if (lar_scan_is_wide(text[0])) return memcmp(t.ptr + i, text, n) == 0 ? i + n : 0;
     if (!lar_slice_ieq(lar_slice_of(t.ptr + i, n), lar_slice_of(text, n))) return 0;
     return i + n < t.len && (lar_scan_is_alnum(t.ptr[i + n]) || t.ptr[i + n] == '_') ? 0 : i + n;
@@ -521,8 +522,29 @@ static bool read_alone(lar_slice t, size_t i, amount a, lar_number *out) {
     return take_state(t, &a, out);
 }
 
+/* Whether the words around a number can make it a state: most numbers are told by the byte behind them. */
+static bool may_be_alone(lar_slice t, size_t i) {
+    static const char *const han[] = {"令", "词", "權", "轮", "輪", "步", "次", "回", "字", "元", "美", "人", "个",
+                                      "個", "条", "條", "已", "剩", "可", "共", "（", "，", "万", "萬", "％", "】"};
+    if (!lar_scan_is_digit(t.ptr[i])) return true;
+    size_t e = i;
+    while (e < t.len && (lar_scan_is_digit(t.ptr[e]) || lar_scan_among(t.ptr[e], ",.%"))) e++;
+    size_t b = skip_marks(t, e);
+    if (b >= t.len) return lar_scan_behind_text(t, i, "第");
+    char c = t.ptr[b];
+    if (lar_scan_is_letter(c)) return true;
+    if (c == '/' || c == '(' || c == '-' || c == '|') return true;
+    if (!lar_scan_is_wide(c)) return t.ptr[e - 1] == ',' || lar_scan_behind_text(t, i, "$");
+    if ((unsigned char)c == 0xE2) return true; /* a long dash */
+    for (size_t k = 0; k < sizeof han / sizeof *han; k++) {
+        if (lar_scan_at_text(t, b, han[k])) return true;
+    }
+    return lar_scan_behind_text(t, i, "第");
+}
+
 bool lar_number_alone(lar_slice t, size_t i, lar_number *out) {
     amount a;
+    if (!may_be_alone(t, i)) return false;
     if (!read_amount(t, i, &a) || !read_alone(t, i, a, out)) return false;
     if (a.behind > out->end) out->behind = a.behind;
     return true;

@@ -9,12 +9,13 @@
 #include "policies/rules/scan_text.h"
 #include "policies/rules/volatile_value.h"
 
-enum { ROWS = 6, WORD_BACK_MAX = 64, GAP_MAX = 16, MISSES_PER_NUMBER = 16, EXAMPLE_REACH = 96 };
+enum { GAP_MAX = 16, MISSES_PER_NUMBER = 8, EXAMPLE_REACH = 96 };
 
 typedef struct scan {
     lar_slice t;
-    size_t floor; /* end of the last value */
-    size_t tried; /* where a value was looked for last; SIZE_MAX at first */
+    size_t floor;           /* end of the last value */
+    size_t tried;           /* where a value was looked for last; SIZE_MAX at first */
+    size_t word, word_upto; /* the word at the last digit: where it begins, and how far it was seen to go */
     uint32_t misses;
     lar_clock_budget *budget;
     lar_scan_place place;
@@ -67,13 +68,9 @@ static bool clock_is_longer(lar_slice t, size_t value, size_t floor, size_t end)
            c.class_id != LAR_CLOCK_NONE;
 }
 
-static bool try_rows(scan *s, const lar_key_front *f, lar_volatile_span *out) {
-    const lar_key *rows[ROWS];
-    uint32_t n = lar_key_find(f, rows, ROWS);
-    if (n == 0) missed(s);
-    else s->budget->numbers--;
+static bool try_rows(scan *s, const lar_key_front *f, const lar_key_rows *rows, uint32_t n, lar_volatile_span *out) {
     for (uint32_t k = 0; k < n; k++) {
-        const lar_key *key = rows[k];
+        const lar_key *key = rows->list[k];
         if (!may_follow(f, key)) continue;
         size_t label = lar_key_start(s->t, f, key->len, s->floor);
         *out = (lar_volatile_span){.class_id = (lar_volatile_class)key->class_id, .key_word = true};
@@ -100,8 +97,14 @@ static bool try_value(scan *s, size_t i, lar_volatile_span *out) {
     if (i == s->tried || i < s->floor || i >= s->t.len || s->budget->numbers == 0) return false;
     s->tried = i;
     lar_key_front f;
-    if (!lar_key_read(s->t, i, s->floor, &f)) return false;
-    return try_rows(s, &f, out);
+    lar_key_rows rows;
+    uint32_t n = lar_key_find(s->t, i, s->floor, &f, &rows);
+    if (n == 0) {
+        missed(s);
+        return false;
+    }
+    s->budget->numbers--;
+    return try_rows(s, &f, &rows, n, out);
 }
 
 /* -- stops ------------------------------------------------------------------------------------------------------- */
@@ -122,13 +125,27 @@ static size_t value_behind(lar_slice t, size_t i) {
     return lar_scan_is_alnum(c) || lar_scan_is_wide(c) || lar_scan_among(c, "/~$\\_#-?") ? i : SIZE_MAX;
 }
 
+/* What a key may end with, its marks included. */
+static bool ends_key(char c) {
+    switch (c) {
+    case '"':
+    case '\'':
+    case '`':
+    case '*':
+    case ')':
+    case ']':
+    case ' ':
+    case '_': return true;
+    default: return lar_scan_is_letter(c) || lar_scan_is_wide(c);
+    }
+}
+
 static bool at_sign(scan *s, size_t i, lar_volatile_span *out) {
     lar_slice t = s->t;
     size_t n = lar_scan_is_wide(t.ptr[i]) ? 3 : 1;
     if (i <= s->floor) return false;
     char before = t.ptr[i - 1];
-    bool name = lar_scan_is_letter(before) || lar_scan_is_wide(before) || lar_scan_among(before, "\"'`*) ]_");
-    if (!name && !(t.ptr[i] == '>' && (lar_scan_is_digit(before) || before == '-'))) return false;
+    if (!ends_key(before) && !(t.ptr[i] == '>' && (lar_scan_is_digit(before) || before == '-'))) return false;
     if (t.ptr[i] == ':' && i + 1 < t.len && lar_scan_among(t.ptr[i + 1], "\\/") && lar_scan_is_letter(before) &&
         (i < 2 || !lar_scan_is_alnum(t.ptr[i - 2])))
         return try_value(s, i - 1, out); /* C:\ */
@@ -188,10 +205,28 @@ static bool at_temporary(scan *s, size_t i, lar_volatile_span *out) {
     return true;
 }
 
-/* Where the word begins that the digit at i belongs to. */
-static size_t word_start(const scan *s, size_t i) {
-    size_t b = i, stop = i - s->floor > WORD_BACK_MAX ? i - WORD_BACK_MAX : s->floor;
-    while (b > stop && (lar_scan_is_alnum(s->t.ptr[b - 1]) || lar_scan_among(s->t.ptr[b - 1], "_-.,/@+$"))) b--;
+static bool joins_word(char c) {
+    switch (c) {
+    case '_':
+    case '-':
+    case '.':
+    case ',':
+    case '/':
+    case '@':
+    case '+':
+    case '$': return true;
+    default: return false;
+    }
+}
+
+/* Where the word begins that the digit at i belongs to. Goes back over each byte once. */
+static size_t word_start(scan *s, size_t i) {
+    size_t b = i, stop = s->floor > s->word_upto ? s->floor : s->word_upto;
+    while (b > stop && (lar_scan_is_alnum(s->t.ptr[b - 1]) || joins_word(s->t.ptr[b - 1]))) b--;
+    if (b == s->word_upto && b > s->floor && s->word != b) b = s->word; /* the word goes on */
+    else s->word = b;
+    s->word_upto = i;
+    if (b < s->floor) b = s->floor;
     while (b < i && lar_scan_among(s->t.ptr[b], "-.,/@+")) b++;
     static const char *const money[] = {"¥", "￥", "€", "£"};
     for (size_t k = 0; k < 4 && b == i; k++) {

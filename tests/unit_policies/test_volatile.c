@@ -253,6 +253,13 @@ static void test_keys_in_order(void **state) {
     const lar_key *keys = lar_key_table(&n);
     for (uint32_t i = 0; i < n; i++) {
         assert_true(keys[i].len > 0 && keys[i].len < LAR_KEY_BYTES_MAX);
+        char text[LAR_KEY_BYTES_MAX + 4];
+        int len = snprintf(text, sizeof text, "%s: 1", keys[i].text);
+        lar_key_front f;
+        lar_key_rows rows;
+        uint32_t found = lar_key_find(lar_slice_of(text, (size_t)len), keys[i].len + 2u, 0, &f, &rows);
+        if (found == 0 || rows.list[0]->len != keys[i].len) print_error("%s is not found: what keys end with\n", text);
+        assert_true(found > 0 && rows.list[0]->len == keys[i].len);
         if (i == 0) continue;
         const lar_key *a = &keys[i - 1], *b = &keys[i];
         size_t k = 0;
