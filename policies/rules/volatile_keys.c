@@ -7,7 +7,7 @@
 
 #include <uchar.h>
 
-enum { MARKS_MAX = 32, WORDS_MAX = 64, TAG_MAX = 80, BRACKET_MAX = 40 };
+enum { MARKS_MAX = 32, WORDS_MAX = 64, TAG_MAX = 80, BRACKET_MAX = 40, PHRASE_MAX = 16 };
 
 static const lar_key keys[] = {
 #define LAR_KEY(text, class_id, shape, needs)                                                                          \
@@ -73,7 +73,10 @@ static size_t mark_before(lar_slice t, size_t e, size_t floor, lar_key_front *f)
     case ':':
     case '=':
     case '|': f->sign = true; return 1;
-    case '#': f->hash = true; return 1;
+    case '#': /* project#418 is a link */
+        if (e - 1 > floor && (lar_scan_is_alnum(t.ptr[e - 2]) || t.ptr[e - 2] == '/')) return 0;
+        f->hash = true;
+        return 1;
     case '>':
         if (e - 1 <= floor || (t.ptr[e - 2] != '-' && t.ptr[e - 2] != '=')) return 0;
         f->sign = true;
@@ -129,6 +132,19 @@ static size_t skip_bracket(lar_slice t, size_t e, size_t floor, lar_key_front *f
     return e;
 }
 
+/* "for this run", "in this conversation" behind a key. */
+static size_t skip_phrase(lar_slice t, size_t e, size_t floor) {
+    static const char *const phrases[] = {" for this ", " in this ", " of this ", " for the ", " of the ", " on this "};
+    size_t b = e, stop = e - floor > PHRASE_MAX ? e - PHRASE_MAX : floor;
+    while (b > stop && lar_scan_is_letter(t.ptr[b - 1])) b--;
+    if (b == e) return e;
+    for (size_t k = 0; k < sizeof phrases / sizeof *phrases; k++) {
+        size_t n = strlen(phrases[k]);
+        if (b >= floor + n && lar_scan_behind_text(t, b, phrases[k])) return b - n;
+    }
+    return e;
+}
+
 /* -- the words ---------------------------------------------------------------------------------------- */
 
 static bool word_begins(lar_slice t, size_t i, size_t floor) {
@@ -177,6 +193,10 @@ static bool read_more(lar_slice t, size_t floor, lar_key_front *f) {
         }
         if (lar_scan_is_wide(c)) {
             if (!han_before(t, e, floor)) return false;
+            if (e != f->key_end && lar_scan_behind_text(t, e, "的")) { /* 请求的ID */
+                f->at -= 3;
+                continue;
+            }
             for (size_t k = 1; k <= 3; k++) put(f, t.ptr[e - k], e - k);
             f->words |= UINT64_C(1) << (f->len - 1);
             f->at -= 3;
@@ -192,14 +212,14 @@ static bool read_more(lar_slice t, size_t floor, lar_key_front *f) {
 
 /* Which letters stand before the last one of a key, by the last one; the last characters of Chinese keys. Most words
  * are told apart from keys by these alone; a test holds both against the table. */
-static const char *const before_last[26] = {"ht",   "o",   "",      "aeinosw",     "bcdeghlmnstuvz",
-                                            "e",    "nos", "cst",   "mr",          "",
-                                            "cs",   "ilr", "o",     "adeioru",     "npt",
-                                            "eimo", "ei",  "aeios", "adeklnprstu", "acefilnoprsux",
-                                            "",     "en",  "o",     "eo",          "aceprt",
+static const char *const before_last[26] = {"ht",   "o",    "",      "aeinosw",     "bcdeghlmnstuvz",
+                                            "e",    "nos",  "cst",   "mr",          "",
+                                            "cs",   "ailr", "o",     "adeioru",     "npt",
+                                            "eimo", "ei",   "aeios", "adeklnprstu", "acefilnoprsux",
+                                            "",     "en",   "o",     "eo",          "aceprt",
                                             ""};
 static const char16_t last_han[] =
-    u"下串了于交代件余值储元出剩区口号合名器在址埠夹子存希库度录径忆态憶成戶户支改数數文本机杖樹次步牌率用盐码称程稱符算箱者耗號行話識计记识试话費费轮量錄钥间額额餘驟骤";
+    u"下串了于交代件余值储元出剩区口号合名器址埠夹子存希库度录径忆态憶成戶户支改数數文有本机杖樹次步牌率用盐码称程稱符算箱者耗號行話識计记识试话費费轮量錄钥间額额餘驟骤";
 
 static bool han_ends_key(const char *p) {
     uint32_t c = (((uint32_t)p[0] & 0x0F) << 12) | (((uint32_t)p[1] & 0x3F) << 6) | ((uint32_t)p[2] & 0x3F);
@@ -279,9 +299,9 @@ static uint32_t put_first(const lar_key **rows, uint32_t count, uint32_t room, u
     return kept + n;
 }
 
-uint32_t lar_key_find(lar_slice t, size_t value, size_t floor, lar_key_front *f, lar_key_rows *rows) {
+static uint32_t find_rows(lar_slice t, size_t floor, lar_key_front *f, lar_key_rows *rows) {
     uint32_t low = 0, high = KEYS, count = 0;
-    if (!read_marks(t, value, floor, f) || !may_end_key(t, f->key_end, floor)) return 0;
+    if (!may_end_key(t, f->key_end, floor)) return 0;
     for (uint32_t k = 0; low < high && (k < f->len || read_more(t, floor, f)); k++) {
         int c = (unsigned char)f->low[LAR_KEY_BYTES_MAX - 1 - k];
         low = halve(low, high, k, c);
@@ -293,6 +313,18 @@ uint32_t lar_key_find(lar_slice t, size_t value, size_t floor, lar_key_front *f,
     }
     while (count && read_more(t, floor, f)) {}
     return count;
+}
+
+uint32_t lar_key_find(lar_slice t, size_t value, size_t floor, lar_key_front *f, lar_key_rows *rows) {
+    if (!read_marks(t, value, floor, f)) return 0;
+    size_t whole = f->key_end;
+    if (f->sign || f->copula) f->key_end = f->at = skip_phrase(t, whole, floor);
+    uint32_t count = find_rows(t, floor, f, rows);
+    if (count > 0 || f->key_end == whole) return count;
+    f->key_end = f->at = whole; /* "the id of this request" */
+    f->len = 0;
+    f->words = 0;
+    return find_rows(t, floor, f, rows);
 }
 
 size_t lar_key_start(lar_slice t, const lar_key_front *f, size_t bytes, size_t floor) {

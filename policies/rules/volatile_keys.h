@@ -19,7 +19,9 @@ typedef enum lar_key_shape {
     LAR_SHAPE_COUNT,  /* a counter, whatever follows */
     LAR_SHAPE_TURN,   /* a counter if it looks like a state: "of 40", '#', at the beginning of a sentence */
     LAR_SHAPE_STEP,   /* the same, but headings are numbered like that too */
+    LAR_SHAPE_TOTAL,  /* a counter if its total stands behind it */
     LAR_SHAPE_AMOUNT, /* tokens, per cent, money */
+    LAR_SHAPE_LARGE,  /* the same, of thousands */
     LAR_SHAPE_STATE,  /* a word of state in front of an amount that brings its unit */
     LAR_SHAPE_AREA    /* names only what is counted: the state must stand behind the amount */
 } lar_key_shape;

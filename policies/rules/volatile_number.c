@@ -151,15 +151,17 @@ static void read_clause(lar_slice t, size_t value, lar_scan_low_text *low) {
 
 /* A limit, a condition or a rule: "max", "up to", 最多, "if", "every". */
 static bool speaks_of_limit(lar_slice t, size_t value) {
-    static const char *const words[] = {
-        "max",     "maximum", "limit", "limits", "limited", "up to",   "at most",   "at least", "minimum", "min",
-        "exceed",  "exceeds", "than",  "under",  "within",  "below",   "above",     "when",     "if",      "once",
-        "unless",  "every",   "per",   "each",   "allowed", "reserve", "keep",      "leave",    "should",  "must",
-        "never",   "always",  "first", "last",   "default", "over",    "threshold", "e.g",      "least",   "cap",
-        "capped",  "until",   "after", "before", "target",  "costs",   "aim",       "whenever", "any",     "typically",
-        "usually", "最多",    "上限",  "不超过", "至少",    "不得",    "限制",      "如果",     "超过",    "低于",
-        "大于",    "小于",    "以内",  "最大",   "最少",    "每",      "不少于",    "达到",     "例如",    "应",
-        "若",      "之后",    "阈值",  "前",     "最后",    "须",      "必须",      "可以"};
+    static const char *const words[] = {"max",       "maximum",   "limit",  "limits",  "limited", "up to",    "at most",
+                                        "at least",  "minimum",   "min",    "exceed",  "exceeds", "than",     "under",
+                                        "within",    "below",     "above",  "when",    "if",      "once",     "unless",
+                                        "every",     "per",       "each",   "allowed", "reserve", "keep",     "leave",
+                                        "should",    "must",      "never",  "always",  "first",   "last",     "default",
+                                        "over",      "threshold", "e.g",    "least",   "cap",     "capped",   "until",
+                                        "after",     "before",    "target", "costs",   "aim",     "whenever", "any",
+                                        "typically", "usually",   "最多",   "上限",    "不超过",  "至少",     "不得",
+                                        "限制",      "如果",      "超过",   "低于",    "大于",    "小于",     "以内",
+                                        "最大",      "最少",      "每",     "不少于",  "达到",    "例如",     "应",
+                                        "若",        "之后",      "阈值",   "前",      "最后",    "须",       "必须"};
     lar_scan_low_text low;
     read_clause(t, value, &low);
     size_t zh = lar_scan_find(&low, "当前"); /* 前 alone is "before" */
@@ -424,7 +426,8 @@ static bool read_counter(lar_slice t, const lar_key_front *f, const lar_key *key
     if (a->unit == UNIT_CHARS || (a->unit == UNIT_TOKENS && !a->total)) return false;
     if (a->value > 100000000) return false;
     bool is;
-    if (key->shape == LAR_SHAPE_COUNT) is = (f->sign || f->copula || f->hash || ends_phrase(t, a->end));
+    if (key->shape == LAR_SHAPE_TOTAL) is = a->total && ends_phrase(t, a->end);
+    else if (key->shape == LAR_SHAPE_COUNT) is = (f->sign || f->copula || f->hash || ends_phrase(t, a->end));
     else is = is_counter(t, f, key, a);
     return is && take(out, a->start, a->end, LAR_VOLATILE_COUNTER);
 }
@@ -458,9 +461,13 @@ static bool read_by_shape(lar_slice t, const lar_key_front *f, const lar_key *ke
     if (a.unit == UNIT_PERCENT && meter(t, f->value, &a, out)) return true;
     switch ((lar_key_shape)key->shape) {
     case LAR_SHAPE_COUNT:
+    case LAR_SHAPE_TOTAL:
     case LAR_SHAPE_TURN:
     case LAR_SHAPE_STEP: return read_counter(t, f, key, &a, out);
     case LAR_SHAPE_AMOUNT: return read_keyed_amount(t, f, key, &a, out);
+    case LAR_SHAPE_LARGE:
+        return (a.grouped || a.scaled || a.total || a.value >= 1000) && !a.fraction &&
+               read_keyed_amount(t, f, key, &a, out);
     case LAR_SHAPE_STATE: return read_state(t, f, &a, out);
     case LAR_SHAPE_AREA: return read_area(t, f, &a, out);
     default: return false;

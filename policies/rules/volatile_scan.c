@@ -30,9 +30,13 @@ static lar_volatile_class class_of(lar_clock_class c) {
     }
 }
 
+static void spend(scan *s) {
+    if (s->budget->numbers > 0) s->budget->numbers--;
+}
+
 /* Work that leads to nothing is taken off the budget, too, but cheaper. */
 static void missed(scan *s) {
-    if (++s->misses % MISSES_PER_NUMBER == 0 && s->budget->numbers > 0) s->budget->numbers--;
+    if (++s->misses % MISSES_PER_NUMBER == 0) spend(s);
 }
 
 /* -- what was found ------------------------------------------------------------------------------------------- */
@@ -103,7 +107,7 @@ static bool try_value(scan *s, size_t i, lar_volatile_span *out) {
         missed(s);
         return false;
     }
-    s->budget->numbers--;
+    spend(s);
     return try_rows(s, &f, &rows, n, out);
 }
 
@@ -196,7 +200,7 @@ static bool at_temporary(scan *s, size_t i, lar_volatile_span *out) {
     if (lar_scan_is_alnum(before) || lar_scan_among(before, "/._-~\\%@")) return false;
     size_t e = lar_value_path(t, b, 0);
     if (e <= b + 6 || !lar_value_path_is_temporary(lar_slice_of(t.ptr + b, e - b))) return false;
-    s->budget->numbers--;
+    spend(s);
     size_t label = lar_scan_sentence(t, lar_scan_line_before(t, b, 40, s->floor), b);
     *out = (lar_volatile_span){.class_id = LAR_VOLATILE_PATH};
     finish(s, out, label, b, e);
@@ -238,7 +242,7 @@ static size_t word_start(scan *s, size_t i) {
 static bool alone(scan *s, size_t b, lar_volatile_span *out) {
     lar_number n;
     if (b < s->floor || !lar_number_alone(s->t, b, &n)) return false;
-    s->budget->numbers--;
+    spend(s);
     size_t label = lar_scan_sentence(s->t, lar_scan_line_before(s->t, n.start, 40, s->floor), n.start);
     *out = (lar_volatile_span){.class_id = n.class_id, .key_word = true};
     finish(s, out, label, n.start, n.end);
@@ -253,7 +257,7 @@ static bool at_number(scan *s, size_t i, size_t *next, lar_volatile_span *out) {
     if (try_value(s, b, out)) return true;
     if ((b == i || !lar_scan_is_alnum(s->t.ptr[b])) && alone(s, b, out)) return true;
     if (!may || s->budget->numbers == 0) return false;
-    s->budget->numbers--;
+    spend(s);
     lar_clock_span c;
     size_t e = lar_clock_try(s->t, i, s->floor, &c);
     if (!e) return false;

@@ -135,11 +135,16 @@ static size_t read_id(lar_slice t, const lar_key_front *f, const lar_key *key) {
     word_facts n = count(w);
     bool strong = is_strong(w), mixed = w.len >= 10 && n.upper >= 2 && n.lower >= 2 && n.turns >= 4;
     if (memmem(w.ptr, w.len, "://", 3)) return 0;
+    if (key->shape == LAR_SHAPE_NOUN && f->hash) return n.digits >= 3 && n.digits == w.len && ends_there(t, e) ? e : 0;
+    bool mail =
+        f->sign && key->class_id == LAR_VOLATILE_USER_ID && memchr(w.ptr, '@', w.len) && memchr(w.ptr, '.', w.len);
+    if (mail) return ends_there(t, e) ? e : 0;
     if (key->shape == LAR_SHAPE_NOUN) return strong && (f->sign || f->copula || !ends_there(t, e) || n.digits) ? e : 0;
     if (n.digits == 0 && !mixed) return 0;
     if (strong || mixed) return e;
     if (key->shape == LAR_SHAPE_RANDOM) {
-        if (w.len < 4 || !(f->sign || f->copula || f->hash || n.digits >= 5)) return 0;
+        bool shuffled = w.len >= 6 && n.turns >= 3;
+        if (w.len < 4 || !(f->sign || f->copula || f->hash || n.digits >= 5 || shuffled)) return 0;
         return ends_there(t, e) || n.digits >= 4 ? e : 0;
     }
     if (f->sign || f->copula || f->quote || f->hash) return ends_there(t, e) ? e : 0;
