@@ -275,6 +275,8 @@ def anthropic(larder):
     bare = larder.file("bare.jsonl", [body(1, False)] * 3)
     check(provider(larder.json(bare), "anthropic")["raw"]["hit_tokens"] == 0, "without a mark nothing is read")
     check(provider(larder.json("--auto-marker", bare), "anthropic")["raw"]["hit_tokens"] > 0, "auto-marker")
+    placed = provider(larder.json("--rules-on", "LR014", "--no-by-rule", bare), "anthropic")
+    check(placed["raw"]["hit_tokens"] == 0 < placed["with_larder"]["hit_tokens"], "LR014 places marks: %s" % placed)
     two = larder.json("--provider", "anthropic", "--provider", "moonshot", "--price-as", "claude-opus-5", bare)
     check([p["provider"] for p in two["providers"]] == ["anthropic", "moonshot"], "chosen providers")
 
