@@ -460,9 +460,33 @@ static void test_bounds(void **state) {
     bench_release(&b);
 }
 
+/* Whenever memory ends, there is an error and nothing to edit. */
+static void test_out_of_memory(void **state) {
+    (void)state;
+    bench b;
+    bench_init(&b);
+    uint32_t refused = 0, done = 0;
+    for (size_t limit = 0; limit < 6000; limit += 16) {
+        for (size_t i = 0; i < sizeof repairs / sizeof *repairs; i += 5) {
+            lar_arena small;
+            lar_splices edits;
+            bool found;
+            read_body(&b, repairs[i].protocol, repairs[i].body);
+            lar_arena_init(&small, limit);
+            lar_error e = lar_rule_tool_history(&b.v, &small, &edits, &found);
+            assert_true(e == LAR_OK || (e == LAR_NO_MEMORY && edits.count == 0));
+            if (e) refused++;
+            else done += edits.count > 0;
+            lar_arena_release(&small);
+        }
+    }
+    assert_true(refused > 100 && done > 100);
+    bench_release(&b);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_repairs), cmocka_unit_test(test_findings),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_repairs),   cmocka_unit_test(test_findings),
                                        cmocka_unit_test(test_generated), cmocka_unit_test(test_valid),
-                                       cmocka_unit_test(test_bounds)};
+                                       cmocka_unit_test(test_bounds),    cmocka_unit_test(test_out_of_memory)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
