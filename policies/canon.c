@@ -1,5 +1,6 @@
 /* The run of all rules over one request (header: canon.h).
- * Flow: head and segments are hashed -> clocks judged -> head, tools, user texts edited -> splices.
+ * Flow: head, tools, opening and segments are hashed -> spans judged -> all of it edited, forms and facts
+ * recalled -> splices.
  * Called by the gateway on a loop thread; pure but for the given memory; never blocks; all memory from the
  * request's arena but for one reused buffer. Invariants: 1. on any error `out` holds nothing and the body
  * goes on untouched. 2. assistant and tool segments are never edited. 3. in report mode the findings are
@@ -26,9 +27,7 @@ static lar_hash read_scope(const lar_canon *c) {
     return h;
 }
 
-static bool is_chat(lar_protocol p) {
-    return p == LAR_PROTOCOL_CHAT || p == LAR_PROTOCOL_RESPONSES || p == LAR_PROTOCOL_MESSAGES;
-}
+static bool is_read(lar_protocol p) { return p != LAR_PROTOCOL_NONE && p != LAR_PROTOCOL_EMBEDDINGS; }
 
 static lar_error run_stages(lar_canon *c) {
     uint32_t n = c->view->segment_count;
@@ -36,9 +35,13 @@ static lar_error run_stages(lar_canon *c) {
     if (!c->segments) return LAR_NO_MEMORY;
     for (uint32_t i = 0; i < n; i++) c->segments[i].text_node = LAR_JSON_NONE;
     lar_error e = lar_canon_head_read(c);
-    for (uint32_t i = c->head_count; i < n && !e; i++) e = lar_canon_hash_segment(c, i);
-    if (!e) e = lar_rule_volatile_clock(c);
+    if (!e) e = lar_canon_tools_read(c);
+    if (!e) e = lar_canon_opening_read(c);
+    for (uint32_t i = c->opening_end; i < n && !e; i++) e = lar_canon_hash_segment(c, i);
+    if (!e) e = lar_rule_volatile(c);
     if (!e) e = lar_canon_head_finish(c);
+    if (!e) e = lar_canon_tools_finish(c);
+    if (!e) e = lar_canon_opening_finish(c);
     if (!e) e = lar_rule_tool_order(c);
     if (!e) e = lar_canon_recall(c);
     if (!e) e = lar_rule_cache_breakpoints(c);
@@ -53,13 +56,14 @@ static lar_error run_stages(lar_canon *c) {
 lar_error lar_canon_run(const lar_canon_in *in, lar_arena *arena, lar_canon_out *out) {
     *out = (lar_canon_out){.turn = in->view->turn};
     lar_splices_init(&out->splices, arena);
-    if (in->options->mode == LAR_CANON_OFF || !is_chat(in->view->protocol) || in->view->segment_count == 0) {
+    if (in->options->mode == LAR_CANON_OFF || !is_read(in->view->protocol) || in->view->segment_count == 0) {
         return lar_splices_finish(&out->splices, in->view->json->body.len);
     }
     if (in->view->segment_count > LAR_CANON_SEGMENTS_MAX) return LAR_LIMIT;
     lar_canon *c = lar_arena_alloc(arena, sizeof *c);
     if (!c) return LAR_NO_MEMORY;
-    memset(c, 0, offsetof(lar_canon, spans));
+    memset(c, 0, offsetof(lar_canon, groups));
+    c->item = LAR_JSON_NONE;
     c->in = in;
     c->view = in->view;
     c->json = in->view->json;

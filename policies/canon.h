@@ -19,6 +19,7 @@
 #include "base/splice.h"
 #include "policies/chain.h"
 #include "policies/protocol.h"
+#include "policies/volatile_text.h"
 
 typedef enum lar_canon_mode {
     LAR_CANON_OFF,    /* nothing is read, nothing remembered */
@@ -61,15 +62,19 @@ typedef struct lar_memory_ops {
 
 typedef struct lar_finding {
     lar_rule rule;
-    uint32_t node;       /* where: node of the tree */
-    uint32_t start, end; /* which bytes of the body */
-    bool edited;         /* false: reported only (no evidence yet, or the mode is report) */
+    uint32_t node;               /* where: node of the tree */
+    uint32_t start, end;         /* which bytes of the body */
+    bool edited;                 /* false: reported only (no evidence yet, or the mode is report) */
+    bool confirmed;              /* of a volatile span: it was seen to vary, or it shows now */
+    lar_volatile_class class_id; /* of a volatile span; LAR_VOLATILE_COUNT: it is none */
 } lar_finding;
 
 typedef struct lar_canon_options {
     lar_canon_mode mode;
     uint64_t rules_off;       /* bit r set: rule r is off */
     uint32_t facts_bytes_max; /* 0 = default 4096: bytes of one block of facts */
+    uint64_t
+        facts_refresh_ms; /* 0: a block stands during the tool rounds of its turn; else it is told anew after this */
 } lar_canon_options;
 
 /* A memo of "these raw bytes normalise to that hash", one per loop thread; bounded. */
@@ -106,9 +111,9 @@ typedef struct lar_canon_out {
     uint64_t prefix_hash;              /* fingerprint of the stable head (tools and system), for affinity and reports */
     lar_cut *cuts;                     /* fingerprints of what is sent, at most LAR_CUTS_MAX; none without a key */
     uint32_t cut_count;
-    uint64_t prompt_bytes, known_bytes; /* of tools, system and messages as sent: all of it, and the part known */
+    uint64_t prompt_bytes, known_bytes;  /* of tools, system and messages as sent: all of it, and the part known */
     uint32_t recall_hits, recall_misses; /* look-ups in memory that found something, and that did not */
-    lar_canon_put *puts;               /* what lar_canon_commit stores */
+    lar_canon_put *puts;                 /* what lar_canon_commit stores */
     uint32_t put_count;
 } lar_canon_out;
 

@@ -1,5 +1,5 @@
 /* Blocks of facts: which block goes with which user message, now and later.
- * Flow: canon_recall.c -> here, only while a clock is moved out of the head. Never blocks.
+ * Flow: canon_recall.c -> here, only while a span moves. Never blocks.
  * Remembered in the scope, by chain hash:
  *   F  of a user message that opened a turn -> the facts it was opened with, newest first
  *   P  of what followed it -> the facts that this conversation has there: two conversations that begin alike,
@@ -10,11 +10,11 @@
  * 3. blocks only ever go to the end of a user message; no message is added. */
 #include "policies/canon_state.h"
 
-enum { VERSION = 1, VARIANTS_MAX = 4 };
+enum { VERSION = 2, VARIANTS_MAX = 4, HEAD_BYTES = 10 };
 
 bool lar_canon_appendable(const lar_canon *c, uint32_t segment) {
     const lar_segment *s = &c->view->segments[segment];
-    if (s->role != LAR_ROLE_USER) return false;
+    if (s->role != LAR_ROLE_USER || c->view->protocol == LAR_PROTOCOL_COMPLETIONS) return false;
     if (lar_json_is(c->json, s->content, LAR_JSON_STRING)) return true;
     return lar_json_is(c->json, s->content, LAR_JSON_ARRAY) && c->json->nodes[s->content].count > 0 &&
            lar_json_is(c->json, lar_json_first(c->json, s->content), LAR_JSON_OBJECT);
@@ -35,25 +35,39 @@ static lar_error attach(lar_canon *c, uint32_t i) {
     return part.ptr ? lar_splices_add(&c->out->splices, at, at, part) : LAR_NO_MEMORY;
 }
 
-/* A list of blocks in memory: [version][count] then [length lo][hi][bytes], newest first. Length 0: sent bare. */
+/* A list of blocks in memory: [version][count][8 bytes: when the newest came, ms] then [length lo][hi][bytes], newest
+ * first. Length 0: sent bare. */
 typedef struct choice {
     lar_slice block; /* in the arena */
     uint64_t newest; /* hash of the first of the list */
+    int64_t time_ms; /* when that came */
     bool found, now; /* now: it says what is true now */
+    bool agrees;     /* it says the constants of this conversation */
 } choice;
 
-/* Of the blocks remembered there: the one that says what is true now (a value that is constant in a conversation),
- * else the newest. */
+/* Whether a block says what stands still in this conversation: directory, branch, session. */
+static bool agrees(const lar_canon *c, lar_slice block) {
+    for (uint32_t i = 0; i < c->constant_count; i++) {
+        if (!memmem(block.ptr, block.len, c->constants[i].ptr, c->constants[i].len)) return false;
+    }
+    return true;
+}
+
+/* Of the blocks remembered there: the one that says what is true now, else the newest one of a conversation with the
+ * same constants, else the newest. */
 static choice recalled(lar_canon *c, char kind, lar_hash chain) {
-    choice best = {{NULL, 0}, 0, false, false};
-    if (!lar_canon_get(c, kind, chain) || c->value.len < 4 || c->value.ptr[0] != VERSION) return best;
+    choice best = {{NULL, 0}, 0, 0, false, false, false};
+    if (!lar_canon_get(c, kind, chain) || c->value.len < HEAD_BYTES + 2 || c->value.ptr[0] != VERSION) return best;
     lar_slice v = lar_buf_slice(&c->value);
-    for (size_t at = 2; at + 2 <= v.len && !best.now;) {
+    memcpy(&best.time_ms, v.ptr + 2, 8);
+    for (size_t at = HEAD_BYTES; at + 2 <= v.len && !best.now;) {
         size_t n = (uint8_t)v.ptr[at] | (size_t)(uint8_t)v.ptr[at + 1] << 8;
         if (at + 2 + n > v.len) break;
         lar_slice one = lar_slice_of(v.ptr + at + 2, n);
         best.now = lar_slice_eq(one, c->facts);
-        if (!best.found || best.now) best.block = one;
+        bool better = !best.agrees && agrees(c, one);
+        if (!best.found || best.now || better) best.block = one;
+        best.agrees = best.agrees || better;
         if (!best.found) best.newest = lar_hash_low(lar_hash_of(one));
         best.found = true;
         at += 2 + n;
@@ -63,18 +77,19 @@ static choice recalled(lar_canon *c, char kind, lar_hash chain) {
     return best;
 }
 
-/* Puts the block in front of that list. */
-static lar_error remember(lar_canon *c, char kind, lar_hash chain, lar_slice block) {
+/* Puts the block in front of that list. `time_ms`: when it was told. */
+static lar_error remember(lar_canon *c, char kind, lar_hash chain, lar_slice block, int64_t time_ms) {
     lar_slice old = {NULL, 0};
-    if (lar_canon_get(c, kind, chain) && c->value.len >= 2 && c->value.ptr[0] == VERSION)
+    if (lar_canon_get(c, kind, chain) && c->value.len >= HEAD_BYTES && c->value.ptr[0] == VERSION)
         old = lar_buf_slice(&c->value);
-    char *v = lar_arena_alloc(c->arena, 4 + block.len + old.len);
+    char *v = lar_arena_alloc(c->arena, HEAD_BYTES + 2 + block.len + old.len);
     if (!v) return LAR_NO_MEMORY;
     v[0] = VERSION;
-    v[2] = (char)(block.len & 255);
-    v[3] = (char)(block.len >> 8 & 255);
-    if (block.len) memcpy(v + 4, block.ptr, block.len);
-    size_t n = 4 + block.len, at = 2;
+    memcpy(v + 2, &time_ms, 8);
+    v[HEAD_BYTES] = (char)(block.len & 255);
+    v[HEAD_BYTES + 1] = (char)(block.len >> 8 & 255);
+    if (block.len) memcpy(v + HEAD_BYTES + 2, block.ptr, block.len);
+    size_t n = HEAD_BYTES + 2 + block.len, at = HEAD_BYTES;
     uint8_t count = 1;
     while (at + 2 <= old.len && count < VARIANTS_MAX) {
         size_t len = (uint8_t)old.ptr[at] | (size_t)(uint8_t)old.ptr[at + 1] << 8;
@@ -87,7 +102,7 @@ static lar_error remember(lar_canon *c, char kind, lar_hash chain, lar_slice blo
         at += 2 + len;
     }
     v[1] = (char)count;
-    if (old.len && n == old.len && memcmp(v, old.ptr, n) == 0) return LAR_OK;
+    if (n == old.len && memcmp(v + HEAD_BYTES, old.ptr + HEAD_BYTES, n - HEAD_BYTES) == 0) return LAR_OK;
     return lar_canon_put_value(c, kind, chain, lar_slice_of(v, n));
 }
 
@@ -95,12 +110,12 @@ static lar_error remember(lar_canon *c, char kind, lar_hash chain, lar_slice blo
 static lar_error recall_one(lar_canon *c, uint32_t i, bool known) {
     lar_canon_segment *s = &c->segments[i];
     lar_hash after = c->segments[i + 1].chain;
-    choice pin = known ? recalled(c, 'P', after) : (choice){{NULL, 0}, 0, false, false};
+    choice pin = known ? recalled(c, 'P', after) : (choice){{NULL, 0}, 0, 0, false, false, false};
     s->facts = pin.block;
     if (pin.found) return LAR_OK;
     choice first = known ? recalled(c, 'F', s->chain) : pin;
     s->facts = first.found ? first.block : (lar_slice){"", 0};
-    return remember(c, 'P', after, s->facts);
+    return remember(c, 'P', after, s->facts, first.found ? first.time_ms : c->in->now_ms);
 }
 
 static bool opens(const lar_canon *c, uint32_t turn) {
@@ -108,6 +123,12 @@ static bool opens(const lar_canon *c, uint32_t turn) {
         if (c->view->segments[i].role != LAR_ROLE_SYSTEM) return false;
     }
     return true;
+}
+
+/* Whether the block of a long tool loop is to be told anew, at the price of all that stands behind it. */
+static bool stale(const lar_canon *c, const choice *pin) {
+    int64_t most = (int64_t)c->in->options->facts_refresh_ms;
+    return most && !pin->now && c->in->now_ms - pin->time_ms >= most;
 }
 
 /* The facts of the user message that opens the newest turn. */
@@ -123,19 +144,21 @@ static lar_error newest_turn(lar_canon *c, uint32_t deepest) {
         bool has_pin = pin.found && pin.block.len, has_opened = opened.found && opened.block.len;
         end->opening = opened.newest;
         bool replay = deepest == count - 1 && end->known_opening != end->opening;
-        if (has_pin && (pin.now || !has_opened || !(replay || opened.now))) {
+        bool others = opened.agrees && !pin.agrees; /* the pinned one is that of a conversation that is alike */
+        bool keeps = has_pin && (pin.now || !has_opened || !(replay || opened.now || others));
+        if (keeps && !stale(c, &pin)) {
             s->facts = pin.block;
             return LAR_OK;
         }
-        if (has_opened) {
+        if (!keeps && has_opened) {
             s->facts = opened.block;
-            return remember(c, 'P', after, s->facts);
+            return remember(c, 'P', after, s->facts, opened.time_ms);
         }
     }
     s->facts = c->facts;
     end->opening = lar_hash_low(lar_hash_of(s->facts));
-    lar_error e = remember(c, 'F', s->chain, s->facts);
-    return e || t + 1 == count ? e : remember(c, 'P', after, s->facts);
+    lar_error e = remember(c, 'F', s->chain, s->facts, c->in->now_ms);
+    return e || t + 1 == count ? e : remember(c, 'P', after, s->facts, c->in->now_ms);
 }
 
 lar_error lar_canon_facts(lar_canon *c, uint32_t deepest) {

@@ -88,12 +88,14 @@ static void add128(uint64_t sum[2], lar_hash h) {
     sum[1] += v[1];
 }
 
-/* An object from its members: a sum for norm (any order), a chain for exact. */
-static pair object_pair(const lar_json *j, uint32_t node, const pair *of, uint32_t base) {
+/* An object from its members: a sum for norm (any order), a chain for exact. `item`: its own id counts for nothing. */
+static pair object_pair(const lar_canon *c, uint32_t node, const pair *of, uint32_t base) {
+    const lar_json *j = c->json;
+    bool item = node == c->item;
     uint64_t sum[2] = {0, 0};
     lar_hash exact = tagged((lar_hash){{0}}, TAG_OBJECT);
     for (uint32_t k = lar_json_first(j, node); k != LAR_JSON_NONE; k = lar_json_after(j, node, k)) {
-        if (lar_json_eq(j, k, LAR_SLICE("cache_control"))) continue;
+        if (lar_json_eq(j, k, LAR_SLICE("cache_control")) || (item && lar_json_eq(j, k, LAR_SLICE("id")))) continue;
         add128(sum, lar_hash_join(of[k - base].norm, of[k + 1 - base].norm));
         exact = lar_hash_join(exact, lar_hash_join(of[k - base].exact, of[k + 1 - base].exact));
     }
@@ -110,6 +112,22 @@ static pair array_pair(const lar_json *j, uint32_t node, const pair *of, uint32_
     return p;
 }
 
+/* A string; or the text of a unit that counts with its spans masked. */
+static lar_error string_pair(lar_canon *c, uint32_t node, pair *p) {
+    for (uint32_t k = c->swap_first; k < c->swap_first + c->swap_count; k++) {
+        lar_canon_unit *u = &c->units[k];
+        uint64_t own = (u->span_count < 64 ? (1ull << u->span_count) - 1 : UINT64_MAX) << u->span_first;
+        if (u->node != node || !(own & c->swap_mask)) continue;
+        lar_error e = lar_canon_unit_norm(c, u, c->swap_mask, &p->norm);
+        p->exact = p->norm;
+        return e;
+    }
+    lar_slice text;
+    lar_error e = lar_canon_decoded(c, node, &text);
+    if (!e) p->norm = p->exact = tagged(lar_hash_of(text), TAG_STRING);
+    return e;
+}
+
 lar_error lar_canon_hash_tree(lar_canon *c, uint32_t node, lar_hash *norm, lar_hash *exact) {
     const lar_json *j = c->json;
     uint32_t end = j->nodes[node].next;
@@ -122,14 +140,12 @@ lar_error lar_canon_hash_tree(lar_canon *c, uint32_t node, lar_hash *norm, lar_h
     pair *of = c->scratch;
     for (uint32_t i = end; i-- > node;) {
         pair *p = &of[i - node];
-        lar_slice text;
         switch (lar_json_kind_of(j, i)) {
-        case LAR_JSON_OBJECT: *p = object_pair(j, i, of, node); break;
+        case LAR_JSON_OBJECT: *p = object_pair(c, i, of, node); break;
         case LAR_JSON_ARRAY: *p = array_pair(j, i, of, node); break;
         case LAR_JSON_STRING: {
-            lar_error e = lar_canon_decoded(c, i, &text);
+            lar_error e = string_pair(c, i, p);
             if (e) return e;
-            p->norm = p->exact = tagged(lar_hash_of(text), TAG_STRING);
             break;
         }
         case LAR_JSON_NULL:
@@ -153,19 +169,29 @@ static bool has_odd_marker(const lar_json *j, uint32_t tool) {
     return false;
 }
 
-lar_error lar_canon_hash_tool(lar_canon *c, uint32_t node, lar_hash *norm, lar_hash *exact) {
-    lar_hash key = raw_key(c, node, 'T');
-    memo_entry *m = c->in->cache ? memo_find(c->in->cache, &key) : NULL;
-    if (m) {
-        *norm = m->norm;
-        *exact = m->exact;
-        return LAR_OK;
-    }
-    lar_error e = lar_canon_hash_tree(c, node, norm, exact);
-    if (has_odd_marker(c->json, node)) *exact = key;
-    if (!e && c->in->cache)
-        memo_add(c->in->cache, &(memo_entry){.key = key, .norm = *norm, .exact = *exact, .text_node = LAR_JSON_NONE});
+lar_error lar_canon_hash_tool(lar_canon *c, const lar_canon_tool *t, uint64_t mask, lar_hash *norm, lar_hash *exact) {
+    c->swap_first = t->unit_first;
+    c->swap_count = t->unit_count;
+    c->swap_mask = mask;
+    lar_error e = lar_canon_hash_tree(c, t->node, norm, exact);
+    c->swap_count = 0;
+    if (has_odd_marker(c->json, t->node)) *exact = raw_key(c, t->node, 'T');
     return e;
+}
+
+bool lar_canon_tool_memo_get(lar_canon *c, uint32_t node, lar_hash *norm, lar_hash *exact) {
+    lar_hash key = raw_key(c, node, 'T');
+    const memo_entry *m = c->in->cache ? memo_find(c->in->cache, &key) : NULL;
+    if (!m) return false;
+    *norm = m->norm;
+    *exact = m->exact;
+    return true;
+}
+
+void lar_canon_tool_memo_put(lar_canon *c, uint32_t node, lar_hash norm, lar_hash exact) {
+    if (!c->in->cache) return;
+    lar_hash key = raw_key(c, node, 'T');
+    memo_add(c->in->cache, &(memo_entry){.key = key, .norm = norm, .exact = exact, .text_node = LAR_JSON_NONE});
 }
 
 /* -- texts ---------------------------------------------------------------------------------------- */
@@ -210,33 +236,32 @@ lar_error lar_canon_units_read(lar_canon *c, uint32_t segment, lar_canon_unit **
     return LAR_OK;
 }
 
-/* Norm of one text; bit i of `mask`: spans[i] counts as its class. */
-static lar_error unit_norm(lar_canon *c, const lar_canon_unit *u, uint32_t mask, lar_hash *out) {
+lar_error lar_canon_unit_norm(lar_canon *c, lar_canon_unit *u, uint64_t mask, lar_hash *out) {
     lar_text_mask list[LAR_CANON_SPANS_MAX];
     lar_text_masks masks = {list, 0};
     for (uint32_t i = u->span_first; i < u->span_first + u->span_count; i++) {
-        const lar_clock_span *s = &c->spans[i];
-        if (mask >> i & 1) list[masks.count++] = (lar_text_mask){s->start, s->end, (uint8_t)s->class_id};
+        const lar_volatile_span *s = &c->spans[i];
+        if (mask >> i & 1) list[masks.count++] = (lar_text_mask){s->start, s->end, (uint8_t)(s->class_id + 1)};
     }
-    return lar_text_norm(out, &u->text, &u->form, &masks, c->arena);
+    if (u->hashed && masks.count == 0) *out = u->valued;
+    else if (u->hashed && masks.count == u->span_count) *out = u->masked;
+    else return lar_text_norm(out, &u->text, &u->form, &masks, c->arena);
+    return LAR_OK;
 }
 
 lar_error lar_canon_unit_norms(lar_canon *c, lar_canon_unit *u) {
     if (u->hashed) return LAR_OK;
-    lar_error e = unit_norm(c, u, 0, &u->valued);
+    lar_error e = lar_canon_unit_norm(c, u, 0, &u->valued);
     u->masked = u->valued;
-    if (!e && u->span_count) e = unit_norm(c, u, UINT32_MAX, &u->masked);
+    if (!e && u->span_count) e = lar_canon_unit_norm(c, u, UINT64_MAX, &u->masked);
     u->hashed = !e;
     return e;
 }
 
-/* The norm with those clocks masked that move; mostly all or none, which are there already. */
+/* The norm with those spans masked that move. */
 static lar_error sent_norm(lar_canon *c, lar_canon_unit *u, lar_hash *out) {
     lar_error e = lar_canon_unit_norms(c, u);
-    uint32_t moving = 0;
-    for (uint32_t i = u->span_first; i < u->span_first + u->span_count; i++) moving += c->edit_mask >> i & 1;
-    *out = moving ? u->masked : u->valued;
-    return e || moving == 0 || moving == u->span_count ? e : unit_norm(c, u, c->edit_mask, out);
+    return e ? e : lar_canon_unit_norm(c, u, c->edit_mask, out);
 }
 
 /* The content as a list of texts and other parts: a string and an array with that one text are the same. */
@@ -280,15 +305,23 @@ lar_error lar_canon_units_hash(lar_canon *c, uint32_t segment, lar_canon_unit *u
     lar_canon_segment *s = &c->segments[segment];
     s->text_node = LAR_JSON_NONE;
     s->recipe = (lar_slice){NULL, 0};
-    if (count == 0) return lar_canon_hash_tree(c, seg->node, &s->norm, &s->exact);
+    if (count == 0) {
+        /* A client may number its items anew with every request; of an item of unknown kind the id may be all. */
+        bool item = c->view->protocol == LAR_PROTOCOL_RESPONSES && seg->role != LAR_ROLE_OTHER;
+        c->item = item ? seg->node : LAR_JSON_NONE;
+        lar_error e = lar_canon_hash_tree(c, seg->node, &s->norm, &s->exact);
+        c->item = LAR_JSON_NONE;
+        return e;
+    }
     return content_norm(c, segment, units, count);
 }
 
 /* -- segments -------------------------------------------------------------------------------------- */
 
-/* A system text in the head was looked through, one behind it was not. */
+/* A text in the head or in the opening was looked through, one behind them was not. */
 static char memo_kind(const lar_canon *c, uint32_t segment) {
     if (segment < c->head_count) return 'S';
+    if (segment < c->opening_end) return 'O';
     lar_role role = c->view->segments[segment].role;
     return role == LAR_ROLE_USER || role == LAR_ROLE_SYSTEM ? 'U' : 'M';
 }

@@ -1,4 +1,5 @@
-/* The head: the leading system segments of a request, read into units, then edited.
+/* The head: the leading system segments of a request, read into units, then edited; and what all
+ * places that are searched share: scan, groups, edits of a unit.
  * Flow: canon.c -> head_read -> rules decide -> head_finish (norms, forms, splices).
  * One request at a time; memory from the arena; never blocks.
  * Invariants: 1. a head segment in which nothing was found is memoised and never decoded again.
@@ -7,23 +8,39 @@
 
 static const char pointer[] = "(see the latest <runtime-context>)";
 
-/* Clocks of one unit, without examples and what a date alone says about a fenced block. */
-static void scan_unit(lar_canon *c, lar_canon_unit *u) {
-    u->span_first = c->span_count;
-    if (!lar_canon_rule_on(c, LAR_RULE_LR001)) return;
-    uint32_t n =
-        lar_clock_scan(u->text.text, c->spans + c->span_count, LAR_CANON_SPANS_MAX - c->span_count, &c->clocks);
-    uint32_t kept = c->span_count;
-    for (uint32_t i = c->span_count; i < c->span_count + n; i++) {
-        const lar_clock_span *s = &c->spans[i];
-        bool inside = s->start >= u->form.begin && s->end <= u->form.end;
-        if (!s->example && inside) c->spans[kept++] = *s;
-    }
-    c->span_count = kept;
-    u->span_count = kept - u->span_first;
+/* Where the next block that a gateway has added lies, at or behind `at`. */
+static void next_block(lar_slice t, size_t at, size_t *start, size_t *end) {
+    static const char open[] = "<runtime-context note=", close[] = "</runtime-context>";
+    const char *p = memmem(t.ptr + at, t.len - at, open, sizeof open - 1);
+    *start = p ? (size_t)(p - t.ptr) : SIZE_MAX;
+    p = p ? memmem(p, t.len - *start, close, sizeof close - 1) : NULL;
+    *end = p ? (size_t)(p - t.ptr) : SIZE_MAX;
 }
 
-static bool keep_units(lar_canon *c, const lar_canon_unit *units, uint32_t count) {
+lar_error lar_canon_unit_scan(lar_canon *c, lar_canon_unit *u, bool keyed, lar_clock_budget *budget) {
+    u->span_first = c->span_count;
+    u->span_count = 0;
+    bool any = false;
+    for (int k = 0; k < LAR_VOLATILE_COUNT && !any; k++) any = lar_canon_class_on(c, (lar_volatile_class)k);
+    if (!any) return LAR_OK;
+    if (!c->found) c->found = lar_arena_alloc(c->arena, LAR_CANON_FOUND_MAX * sizeof *c->found);
+    if (!c->found) return LAR_NO_MEMORY;
+    size_t most = u->text.text.len < LAR_CLOCK_BYTES_MAX ? u->text.text.len : LAR_CLOCK_BYTES_MAX;
+    if (memmem(u->text.text.ptr, most, pointer, sizeof pointer - 1)) c->passed = true;
+    uint32_t n = lar_volatile_scan(u->text.text, c->found, LAR_CANON_FOUND_MAX, budget);
+    size_t block = SIZE_MAX, block_end = SIZE_MAX;
+    if (n) next_block(u->text.text, 0, &block, &block_end);
+    for (uint32_t i = 0; i < n && c->span_count < LAR_CANON_SPANS_MAX; i++) {
+        const lar_volatile_span *s = &c->found[i];
+        bool inside = s->start >= u->form.begin && s->end <= u->form.end;
+        while (block_end < s->start) next_block(u->text.text, block_end, &block, &block_end);
+        if (!s->example && inside && s->start < block && (s->key_word || !keyed)) c->spans[c->span_count++] = *s;
+    }
+    u->span_count = c->span_count - u->span_first;
+    return LAR_OK;
+}
+
+bool lar_canon_units_keep(lar_canon *c, const lar_canon_unit *units, uint32_t count) {
     if (!c->units) c->units = lar_arena_alloc(c->arena, LAR_CANON_UNITS_MAX * sizeof *c->units);
     if (!c->units || c->unit_count + count > LAR_CANON_UNITS_MAX) return false;
     memcpy(c->units + c->unit_count, units, count * sizeof *units);
@@ -31,11 +48,22 @@ static bool keep_units(lar_canon *c, const lar_canon_unit *units, uint32_t count
     return true;
 }
 
+bool lar_canon_group_add(lar_canon *c, lar_canon_place place, uint32_t unit_first, lar_hash shape) {
+    lar_canon_group g = {.place = place, .unit_first = unit_first, .shape = shape};
+    g.unit_count = c->unit_count - unit_first;
+    g.span_first = g.unit_count ? c->units[unit_first].span_first : 0;
+    for (uint32_t u = unit_first; u < c->unit_count; u++) g.span_count += c->units[u].span_count;
+    if (g.span_count == 0) return true;
+    if (c->group_count == LAR_CANON_GROUPS_MAX) return false;
+    c->groups[c->group_count++] = g;
+    return true;
+}
+
 /* The memo says what a text is, whatever stands before it: not so if others had used up what this one needed. */
 static void memoise(lar_canon *c, uint32_t i, lar_clock_budget before) {
     bool whole = before.bytes == LAR_CLOCK_BYTES_MAX && before.numbers == LAR_CLOCK_NUMBERS_MAX;
     if (!whole && (c->clocks.bytes == 0 || c->clocks.numbers == 0)) return;
-    if (c->span_count == LAR_CANON_SPANS_MAX) return;
+    if (c->span_count == LAR_CANON_SPANS_MAX || c->passed) return;
     c->segments[i].clocks = (lar_clock_budget){before.bytes - c->clocks.bytes, before.numbers - c->clocks.numbers};
     lar_canon_memo_put(c, i);
 }
@@ -53,9 +81,10 @@ static lar_error read_segment(lar_canon *c, uint32_t i) {
         uint64_t seen = c->out->finding_count;
         if (first) e = lar_rule_billing_nonce(c, &units[0], elements);
         if (e) return e;
-        for (uint32_t k = 0; k < count; k++) scan_unit(c, &units[k]);
+        for (uint32_t k = 0; k < count && !e; k++) e = lar_canon_unit_scan(c, &units[k], false, &c->clocks);
+        if (e) return e;
         if (c->span_count > spans_before || c->out->finding_count > seen) {
-            if (keep_units(c, units, count)) return LAR_OK;
+            if (lar_canon_units_keep(c, units, count)) return LAR_OK;
             c->span_count = spans_before;
             return LAR_LIMIT;
         }
@@ -68,6 +97,7 @@ static lar_error read_segment(lar_canon *c, uint32_t i) {
 lar_error lar_canon_head_read(lar_canon *c) {
     const lar_request_view *v = c->view;
     while (c->head_count < v->segment_count && v->segments[c->head_count].role == LAR_ROLE_SYSTEM) c->head_count++;
+    if (v->protocol == LAR_PROTOCOL_COMPLETIONS) c->head_count = v->segment_count; /* the prompt is all there is */
     for (uint32_t i = 0; i < c->head_count; i++) {
         lar_error e = read_segment(c, i);
         if (e) return e;
@@ -82,7 +112,7 @@ lar_error lar_canon_head_read(lar_canon *c) {
         }
     }
     c->hash_template = t;
-    return LAR_OK;
+    return lar_canon_group_add(c, LAR_PLACE_HEAD, 0, t) ? LAR_OK : LAR_LIMIT;
 }
 
 /* The remembered form of a head segment: the same text has one form in a scope, whatever stands around it and
@@ -90,6 +120,7 @@ lar_error lar_canon_head_read(lar_canon *c) {
 static lar_error recall_form(lar_canon *c, uint32_t i) {
     lar_canon_segment *s = &c->segments[i];
     if (s->text_node == LAR_JSON_NONE || !lar_canon_rule_on(c, LAR_RULE_LR004)) return LAR_OK;
+    if (c->view->protocol == LAR_PROTOCOL_COMPLETIONS) return LAR_OK; /* the model writes on from the very end */
     lar_hash text = s->norm;
     for (uint32_t u = 0; u < c->unit_count; u++) {
         if (c->units[u].node == s->text_node)
@@ -105,17 +136,24 @@ static lar_error recall_form(lar_canon *c, uint32_t i) {
     return lar_rule_text_form(c, i, want);
 }
 
-lar_error lar_canon_head_finish(lar_canon *c) {
+lar_error lar_canon_units_finish(lar_canon *c, uint32_t from, uint32_t to) {
     lar_error e = LAR_OK;
     for (uint32_t u = 0; u < c->unit_count && !e;) {
-        uint32_t n = 1;
-        while (u + n < c->unit_count && c->units[u + n].segment == c->units[u].segment) n++;
-        e = lar_canon_units_hash(c, c->units[u].segment, c->units + u, n);
+        uint32_t n = 1, segment = c->units[u].segment;
+        while (u + n < c->unit_count && c->units[u + n].segment == segment) n++;
+        if (segment >= from && segment < to) e = lar_canon_units_hash(c, segment, c->units + u, n);
         u += n;
     }
+    return e;
+}
+
+lar_error lar_canon_head_finish(lar_canon *c) {
+    lar_error e = lar_canon_units_finish(c, 0, c->head_count);
     uint32_t forms = c->head_count < LAR_CANON_HEAD_FORMS_MAX ? c->head_count : LAR_CANON_HEAD_FORMS_MAX;
     for (uint32_t i = 0; i < forms && !e; i++) e = recall_form(c, i);
-    for (uint32_t u = 0; u < c->unit_count && !e; u++) e = lar_canon_unit_edit(c, &c->units[u]);
+    for (uint32_t u = 0; u < c->unit_count && !e; u++) {
+        if (c->units[u].segment < c->head_count) e = lar_canon_unit_edit(c, &c->units[u]);
+    }
     return e;
 }
 
@@ -125,6 +163,17 @@ static lar_error drop_part(lar_canon *c, const lar_canon_unit *u) {
     uint32_t array = c->view->segments[u->segment].content, next = lar_json_after(j, array, u->part);
     if (next == LAR_JSON_NONE) return LAR_INVALID; /* the only element is never dropped */
     return lar_splices_add(&c->out->splices, j->nodes[u->part].start, j->nodes[next].start, LAR_SLICE(""));
+}
+
+lar_error lar_canon_unit_edit_spans(const lar_canon *c, const lar_canon_unit *u, lar_splices *to) {
+    lar_error e = LAR_OK;
+    for (uint32_t i = u->span_first; i < u->span_first + u->span_count && !e; i++) {
+        const lar_volatile_span *s = &c->spans[i];
+        if (!(c->edit_mask >> i & 1)) continue;
+        e = lar_splices_add(to, lar_text_body_offset(&u->text, s->start), lar_text_body_offset(&u->text, s->end),
+                            LAR_SLICE(pointer));
+    }
+    return e;
 }
 
 lar_error lar_canon_unit_edit(lar_canon *c, const lar_canon_unit *u) {
@@ -137,12 +186,7 @@ lar_error lar_canon_unit_edit(lar_canon *c, const lar_canon_unit *u) {
         e = lar_splices_add(&edits, lar_text_body_offset(t, u->drop_start), lar_text_body_offset(t, u->drop_end),
                             u->blanked ? LAR_SLICE(" -") : LAR_SLICE(""));
     }
-    for (uint32_t i = u->span_first; i < u->span_first + u->span_count && !e; i++) {
-        const lar_clock_span *s = &c->spans[i];
-        if (!(c->edit_mask >> i & 1)) continue;
-        e = lar_splices_add(&edits, lar_text_body_offset(t, s->start), lar_text_body_offset(t, s->end),
-                            LAR_SLICE(pointer));
-    }
+    if (!e) e = lar_canon_unit_edit_spans(c, u, &edits);
     for (uint32_t i = 0; i < u->form_edits.count && !e; i++) {
         const lar_splice *f = &u->form_edits.list[i];
         e = lar_splices_add(&edits, f->start, f->end, f->with);

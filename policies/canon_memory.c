@@ -1,8 +1,11 @@
 /* Keys and small values of the rules' memory; lists of findings and puts that grow in the arena.
  * Called by every stage of canon; one request at a time; get returns at once, put is only noted here and
  * done by lar_canon_commit. Invariants: 1. every key holds the scope, so no tenant reads another's.
- * 2. every value's first byte is its version. Not here: what the values mean. */
+ * 2. every value's first byte is its version, its last eight are a sum: what was damaged is not there.
+ * Not here: what the values mean. */
 #include "policies/canon_state.h"
+
+enum { SUM_BYTES = 8 };
 
 lar_hash lar_canon_key(const lar_canon *c, char kind, lar_hash what) {
     char bytes[33];
@@ -17,7 +20,12 @@ bool lar_canon_get(lar_canon *c, char kind, lar_hash what) {
     if (!m) return false;
     lar_hash key = lar_canon_key(c, kind, what);
     c->value.len = 0;
-    bool found = m->get(m->ctx, &key, &c->value) == LAR_OK && c->value.len > 0;
+    bool found = m->get(m->ctx, &key, &c->value) == LAR_OK && c->value.len > SUM_BYTES;
+    if (found) {
+        c->value.len -= SUM_BYTES;
+        uint64_t sum = lar_hash_low(lar_hash_of(lar_buf_slice(&c->value)));
+        found = memcmp(c->value.ptr + c->value.len, &sum, SUM_BYTES) == 0;
+    }
     if (found) c->out->recall_hits++;
     else c->out->recall_misses++;
     return found;
@@ -34,9 +42,12 @@ lar_error lar_canon_put_value(lar_canon *c, char kind, lar_hash what, lar_slice 
         o->puts = more;
         c->put_cap = cap;
     }
-    lar_slice kept = lar_arena_copy(c->arena, value);
-    if (!kept.ptr) return LAR_NO_MEMORY;
-    o->puts[o->put_count++] = (lar_canon_put){lar_canon_key(c, kind, what), kept};
+    char *kept = lar_arena_alloc(c->arena, value.len + SUM_BYTES);
+    if (!kept) return LAR_NO_MEMORY;
+    uint64_t sum = lar_hash_low(lar_hash_of(value));
+    memcpy(kept, value.ptr, value.len);
+    memcpy(kept + value.len, &sum, SUM_BYTES);
+    o->puts[o->put_count++] = (lar_canon_put){lar_canon_key(c, kind, what), lar_slice_of(kept, value.len + SUM_BYTES)};
     return LAR_OK;
 }
 
@@ -50,6 +61,7 @@ lar_error lar_canon_find(lar_canon *c, lar_finding f) {
         o->findings = more;
         c->finding_cap = cap;
     }
+    if (lar_canon_rule_of(f.class_id) != f.rule) f.class_id = LAR_VOLATILE_COUNT;
     o->findings[o->finding_count++] = f;
     o->rules_seen |= 1ull << f.rule;
     if (f.edited) o->rules_fired |= 1ull << f.rule;

@@ -28,6 +28,7 @@ static lar_hash start_of(const lar_canon *c) {
 static void chain_up(lar_canon *c) {
     lar_hash chain = start_of(c);
     for (uint32_t i = 0; i < c->view->segment_count; i++) {
+        if (i == c->head_count && !lar_hash_eq(c->persons, (lar_hash){{0}})) chain = lar_hash_join(chain, c->persons);
         chain = c->segments[i].chain = with_role(chain, c->view->segments[i].role, c->segments[i].norm);
     }
 }
@@ -139,6 +140,7 @@ lar_error lar_canon_recall(lar_canon *c) {
     bool same = deepest != LAR_JSON_NONE && lar_hash_eq(c->segments[deepest].known_sent, c->segments[deepest].sent);
     lar_error e = LAR_OK;
     if (deepest != LAR_JSON_NONE && !(same && c->edit_mask == 0)) e = recall_forms(c, deepest);
+    if (!e) e = lar_canon_opening_edit(c); /* a block goes behind what stands at the end of a text */
     if (!e && c->edit_mask) e = lar_canon_facts(c, deepest);
     if (e) return e;
     sent_up(c);

@@ -1,21 +1,30 @@
 /* What one run of the rules carries from stage to stage. Private to policies/: canon.c drives the stages,
  * each stage is one file. All of it lives in the request's arena but for `value`, a reused buffer.
  *
- *   head      the leading system segments, as text units with clocks, billing line and form
+ *   head      the leading system segments, as text units with volatile spans, billing line and form
+ *   opening   client messages behind the head and before the first answer; read for volatile spans, too
+ *   group     what evidence is kept for as one: the head, one tool, the opening
  *   chain     hash of what the conversation means up to a segment: scope, tools as a set, norms
  *   sent      the same over exact forms, as sent: equal `sent` = equal bytes for the model */
 #ifndef LARDER_POLICIES_CANON_STATE_H
 #define LARDER_POLICIES_CANON_STATE_H
 
 #include "policies/canon.h"
-#include "policies/rules/clock_text.h"
 #include "policies/text.h"
+#include "policies/volatile_text.h"
 
 /* Bounds of one run, so that no request holds its thread for long (docs/design/0003). Work is about a nanosecond:
  * 32 for a value of the tree, 4 for an escape, 1 for four bytes of a string with escapes. */
 enum {
-    LAR_CANON_SPANS_MAX = 32,
+    LAR_CANON_SPANS_MAX = 64,  /* one bit each in a mask */
+    LAR_CANON_FOUND_MAX = 256, /* candidates of one text */
     LAR_CANON_UNITS_MAX = 64,
+    LAR_CANON_GROUPS_MAX = LAR_CANON_UNITS_MAX,
+    LAR_CANON_TOOLS_MAX = 1024,
+    LAR_CANON_TOOLS_BYTES_MAX = 1024 * 1024,    /* more: their descriptions are not read */
+    LAR_CANON_DESCRIPTION_MAX = 64 * 1024,      /* read of one description */
+    LAR_CANON_OPENING_BYTES_MAX = 512 * 1024,   /* the opening ends before the message that goes beyond */
+    LAR_CANON_OPENING_MAX = 16,                 /* messages of it */
     LAR_CANON_SEGMENTS_MAX = 16 * 1024,         /* more: the request goes as it is */
     LAR_CANON_WORK_MAX = 8 * 1024 * 1024,       /* in segments; those beyond count by their bytes alone */
     LAR_CANON_TOOLS_WORK_MAX = 4 * 1024 * 1024, /* the same for tools */
@@ -23,15 +32,15 @@ enum {
     LAR_CANON_HEAD_FORMS_MAX = 256              /* system texts that LR004 looks up */
 };
 
-/* One text of a client segment: a bare string, or the text of one part. */
+/* One text of a client segment, a bare string or the text of one part; or the description of a tool. */
 typedef struct lar_canon_unit {
-    uint32_t segment, node, part;  /* part: element of the content array, or NONE */
+    uint32_t segment, node, part;  /* segment: NONE of a tool; part: element of the content array, or NONE */
     uint32_t drop_start, drop_end; /* decoded: first line dropped or blanked by the billing rule; 0, 0 = none */
     uint32_t span_first, span_count;
     bool dropped;            /* the whole part goes */
     bool blanked;            /* the line stays, without its values */
     bool hashed;             /* masked and valued are there */
-    lar_hash masked, valued; /* norm with all clocks masked, with none */
+    lar_hash masked, valued; /* norm with all spans masked, with none */
     lar_splices form_edits;  /* that give it the form in which it is sent; none: as it is */
     lar_text text;
     lar_text_form form;
@@ -52,6 +61,24 @@ typedef struct lar_canon_segment {
     bool known, fetched;
 } lar_canon_segment;
 
+typedef enum lar_canon_place { LAR_PLACE_HEAD, LAR_PLACE_TOOL, LAR_PLACE_OPENING } lar_canon_place;
+
+typedef struct lar_canon_group {
+    lar_canon_place place;
+    uint32_t unit_first, unit_count;
+    uint32_t span_first, span_count; /* at least one */
+    lar_hash shape;                  /* all of it with the spans masked */
+} lar_canon_group;
+
+typedef struct lar_canon_tool {
+    uint32_t node;
+    uint32_t unit_first, unit_count; /* descriptions with spans */
+    uint64_t id;                     /* of the order-free hash with all spans masked */
+    lar_hash norm, exact;            /* as it is sent */
+    lar_splices edits;               /* of its descriptions, in order */
+    lar_slice text; /* how it is sent: an object with members, without its marker; ptr NULL: the client's own bytes */
+} lar_canon_tool;
+
 typedef struct lar_canon {
     const lar_canon_in *in;
     const lar_request_view *view;
@@ -60,16 +87,27 @@ typedef struct lar_canon {
     lar_canon_out *out;
     lar_buf value; /* the last value got from memory */
     lar_hash scope;
-    lar_hash hash_template; /* the head with all clocks masked */
+    lar_hash hash_template; /* the head with all spans masked */
+    lar_hash tools_set;     /* the tools in any order, their spans masked */
     lar_hash tools_norm, tools_exact;
-    bool apply;          /* mode on: edits are made */
-    uint32_t head_count; /* leading system segments */
+    lar_hash persons;     /* of the moved values that name one; zero: none */
+    bool apply;           /* mode on: edits are made */
+    bool passed;          /* a gateway has moved values before: none is moved again */
+    uint32_t head_count;  /* leading system segments */
+    uint32_t opening_end; /* index behind the last segment of the opening */
+    lar_canon_tool *tools;
+    uint32_t tool_count; /* 0: they count by their bytes */
     lar_canon_segment *segments;
     lar_canon_unit *units; /* of the head, where something may be edited */
     uint32_t unit_count;
-    uint32_t span_count;
-    uint32_t edit_mask; /* bit i: spans[i] is edited */
-    lar_slice facts;    /* the block of this request's values, escaped; empty if nothing moved */
+    uint32_t span_count, group_count;
+    uint64_t opener;      /* what the conversation began with, spans masked */
+    uint64_t confirmed;   /* bit i: evidence says that spans[i] varies */
+    uint64_t moving;      /* bit i: and it moves where something can carry it */
+    uint64_t edit_mask;   /* bit i: spans[i] is edited */
+    lar_slice facts;      /* the block of this request's values, escaped; empty if nothing moved */
+    lar_slice *constants; /* its lines that stand still in a conversation */
+    uint32_t constant_count;
     uint32_t finding_cap, put_cap;
     lar_clock_budget clocks; /* what is left */
     uint32_t work_left, form_edits_left;
@@ -77,7 +115,12 @@ typedef struct lar_canon {
     size_t scratch_nodes;
     char *decoded;
     size_t decoded_bytes;
-    lar_clock_span spans[LAR_CANON_SPANS_MAX]; /* last: only what lies before it is zeroed at the start */
+    lar_volatile_span *found;        /* room for LAR_CANON_FOUND_MAX */
+    uint32_t swap_first, swap_count; /* units whose text counts with swap_mask in lar_canon_hash_tree */
+    uint64_t swap_mask;
+    uint32_t item;                                /* node whose own id says nothing to the model, or NONE */
+    lar_canon_group groups[LAR_CANON_GROUPS_MAX]; /* from here on nothing is zeroed at the start */
+    lar_volatile_span spans[LAR_CANON_SPANS_MAX];
 } lar_canon;
 
 static inline bool lar_canon_rule_on(const lar_canon *c, lar_rule r) { return !(c->in->options->rules_off >> r & 1); }
@@ -90,9 +133,14 @@ LAR_MUST_USE lar_error lar_canon_hash_tree(lar_canon *c, uint32_t node, lar_hash
 LAR_MUST_USE lar_error lar_canon_hash_segment(lar_canon *c, uint32_t i);
 /* Work to hash the value `node`; UINT32_MAX if it is more than LAR_CANON_WORK_MAX. */
 uint32_t lar_canon_work(const lar_json *j, uint32_t node);
-/* Element of tools: order-free hash, and hash with the order of members, both without its cache_control. A tool with
- * more than one, or with one deeper inside, counts by its bytes. */
-LAR_MUST_USE lar_error lar_canon_hash_tool(lar_canon *c, uint32_t node, lar_hash *norm, lar_hash *exact);
+/* Element of tools, by memo: order-free hash, and hash with the order of members, both without its cache_control. False
+ * if it is not there: a tool in which something was found never is. */
+bool lar_canon_tool_memo_get(lar_canon *c, uint32_t node, lar_hash *norm, lar_hash *exact);
+void lar_canon_tool_memo_put(lar_canon *c, uint32_t node, lar_hash norm, lar_hash exact);
+/* The same two, with the spans of `mask` masked. A tool with more than one cache_control, or with one deeper inside,
+ * counts by its bytes. */
+LAR_MUST_USE lar_error lar_canon_hash_tool(lar_canon *c, const lar_canon_tool *t, uint64_t mask, lar_hash *norm,
+                                           lar_hash *exact);
 /* The decoded text of a string: in the body, or in a buffer that holds it until the next call. */
 LAR_MUST_USE lar_error lar_canon_decoded(lar_canon *c, uint32_t node, lar_slice *out);
 /* The texts of a segment's content, in order. *count is 0 and *units NULL if there are none or too many. */
@@ -101,6 +149,8 @@ LAR_MUST_USE lar_error lar_canon_units_read(lar_canon *c, uint32_t segment, lar_
 LAR_MUST_USE lar_error lar_canon_units_hash(lar_canon *c, uint32_t segment, lar_canon_unit *units, uint32_t count);
 /* Fills masked and valued. */
 LAR_MUST_USE lar_error lar_canon_unit_norms(lar_canon *c, lar_canon_unit *u);
+/* Norm with the spans of `mask` masked. */
+LAR_MUST_USE lar_error lar_canon_unit_norm(lar_canon *c, lar_canon_unit *u, uint64_t mask, lar_hash *out);
 /* True if the segment is hashed: by the memo, or by its bytes alone, being over the bound on work. To be called for
  * all segments in their order. */
 bool lar_canon_memo_get(lar_canon *c, uint32_t segment);
@@ -122,15 +172,7 @@ lar_canon_marker lar_canon_marker_read(const lar_json *j, uint32_t tool);
 /* False if a tool has two, or one deeper inside, or if there are some and not every tool could hold one: then no tool
  * must change its place. */
 bool lar_canon_markers_movable(const lar_json *j, uint32_t tools);
-/* One element of tools and how it is sent. */
-typedef struct lar_canon_tool {
-    uint32_t node;
-    lar_hash norm, exact;
-    lar_slice text; /* an object with members, without its marker; ptr NULL: the client's own bytes */
-    bool taken;
-} lar_canon_tool;
-
-/* Puts `tool` where `place` stands, with the marker that `place` has. */
+/* Puts `tool` where `place` stands, with the marker that `place` has and its own edits. */
 LAR_MUST_USE lar_error lar_canon_tool_place(lar_canon *c, uint32_t place, const lar_canon_tool *tool);
 
 /* -- canon_memory.c ------------------------------------------------------------------------------- */
@@ -141,20 +183,56 @@ bool lar_canon_get(lar_canon *c, char kind, lar_hash what);
 LAR_MUST_USE lar_error lar_canon_put_value(lar_canon *c, char kind, lar_hash what, lar_slice value);
 LAR_MUST_USE lar_error lar_canon_find(lar_canon *c, lar_finding f);
 
+/* -- canon_evidence.c ------------------------------------------------------------------------------ */
+
+/* Which spans of the group vary (confirmed) and which of them move (moving); notes what was learnt. */
+LAR_MUST_USE lar_error lar_canon_evidence(lar_canon *c, const lar_canon_group *g);
+/* Whether a class differs from request to request; the others stand still in a conversation. */
+bool lar_canon_ticks(lar_volatile_class class_id);
+/* The rule that moves a class. */
+lar_rule lar_canon_rule_of(lar_volatile_class class_id);
+/* Whether the rules of this request may move it. */
+bool lar_canon_class_on(const lar_canon *c, lar_volatile_class class_id);
+const lar_canon_unit *lar_canon_unit_of_span(const lar_canon *c, uint32_t span);
+lar_slice lar_canon_span_text(const lar_canon *c, uint32_t span);
+
 /* -- stages ----------------------------------------------------------------------------------------- */
 
-/* Reads the head: units with clocks or a billing line; norms of all others. */
+/* Looks for volatile spans in a unit and keeps those that could move: examples never, and `keyed`: only those whose
+ * label says what they are. */
+LAR_MUST_USE lar_error lar_canon_unit_scan(lar_canon *c, lar_canon_unit *u, bool keyed, lar_clock_budget *budget);
+/* Keeps a segment's units, or one of a tool. False if there is no room. */
+bool lar_canon_units_keep(lar_canon *c, const lar_canon_unit *units, uint32_t count);
+/* A group of the units kept from unit_first on. False if there is no room. */
+bool lar_canon_group_add(lar_canon *c, lar_canon_place place, uint32_t unit_first, lar_hash shape);
+
+/* Reads the head: units with spans or a billing line; norms of all others. */
 LAR_MUST_USE lar_error lar_canon_head_read(lar_canon *c);
-/* Norms of the head's units once it is decided which clocks move; the head's forms recalled; its splices. */
+/* Reads the tools: hashes, and descriptions with spans. */
+LAR_MUST_USE lar_error lar_canon_tools_read(lar_canon *c);
+/* Reads the opening: units with spans, norms of all others. */
+LAR_MUST_USE lar_error lar_canon_opening_read(lar_canon *c);
+
+/* Norms of the head's units once it is decided which spans move; the head's forms recalled; its splices. */
 LAR_MUST_USE lar_error lar_canon_head_finish(lar_canon *c);
-/* All edits of one unit: billing line, clocks, form. */
+/* Hashes of tools with spans as they are sent. */
+LAR_MUST_USE lar_error lar_canon_tools_finish(lar_canon *c);
+/* Norms of the kept units of segments from..to-1. */
+LAR_MUST_USE lar_error lar_canon_units_finish(lar_canon *c, uint32_t from, uint32_t to);
+/* Norms of the opening's units; its splices come last, once forms were recalled. */
+LAR_MUST_USE lar_error lar_canon_opening_finish(lar_canon *c);
+LAR_MUST_USE lar_error lar_canon_opening_edit(lar_canon *c);
+/* All edits of one unit: billing line, spans, form. */
 LAR_MUST_USE lar_error lar_canon_unit_edit(lar_canon *c, const lar_canon_unit *u);
+/* Only the edits of its spans. */
+LAR_MUST_USE lar_error lar_canon_unit_edit_spans(const lar_canon *c, const lar_canon_unit *u, lar_splices *to);
 
 /* LR002 on the first text of a head segment; `elements`: of its content. */
 LAR_MUST_USE lar_error lar_rule_billing_nonce(lar_canon *c, lar_canon_unit *u, uint32_t elements);
-/* LR001: decides by evidence which clocks move (edit_mask) and prints the block of their values (facts). */
-LAR_MUST_USE lar_error lar_rule_volatile_clock(lar_canon *c);
-/* LR003: hashes the tools and sends a known set in its order. Needs hash_template. */
+/* LR001, LR005 to LR009: decides by evidence which spans move (edit_mask) and prints the block of their values
+ * (facts). */
+LAR_MUST_USE lar_error lar_rule_volatile(lar_canon *c);
+/* LR003: sends a known set in its order. Needs hash_template. */
 LAR_MUST_USE lar_error lar_rule_tool_order(lar_canon *c);
 /* LR010: gives known tools the order of members in which they were first sent: fills `text`, corrects `exact`. */
 LAR_MUST_USE lar_error lar_rule_tool_form(lar_canon *c, lar_canon_tool *tools, uint32_t count);

@@ -55,7 +55,8 @@ static bool rewritten(const lar_canon *c, uint32_t at) {
 
 static lar_error found(lar_canon *c, uint32_t node) {
     const lar_json_node *n = &c->json->nodes[node];
-    return lar_canon_find(c, (lar_finding){LAR_RULE_LR014, node, n->start, n->end, c->apply});
+    return lar_canon_find(
+        c, (lar_finding){.rule = LAR_RULE_LR014, .node = node, .start = n->start, .end = n->end, .edited = c->apply});
 }
 
 static lar_error mark_block(lar_canon *c, uint32_t node) {

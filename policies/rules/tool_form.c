@@ -200,10 +200,28 @@ static void open_up(const shape *s, uint32_t node, pieces *p) {
     }
 }
 
+/* Bytes of the body with the edits that lie in them; returns their length. */
+static size_t copy_edited(lar_slice body, const piece *from, const lar_splices *edits, char *out) {
+    uint32_t at = from->start;
+    size_t len = 0;
+    for (uint32_t i = 0; i < edits->count; i++) {
+        const lar_splice *edit = &edits->list[i];
+        if (edit->start < at || edit->end > from->end) continue;
+        memcpy(out + len, body.ptr + at, edit->start - at);
+        len += edit->start - at;
+        if (edit->with.len) memcpy(out + len, edit->with.ptr, edit->with.len);
+        len += edit->with.len;
+        at = edit->end;
+    }
+    memcpy(out + len, body.ptr + at, from->end - at);
+    return len + (from->end - at);
+}
+
 /* The tool in its wanted order, without its marker. */
-static lar_error write_tool(lar_canon *c, const shape *s, lar_slice *out) {
+static lar_error write_tool(lar_canon *c, const shape *s, const lar_splices *edits, lar_slice *out) {
     const lar_json *j = s->json;
     uint32_t nodes = j->nodes[s->tool].next - s->tool, raw = j->nodes[s->tool].end - j->nodes[s->tool].start;
+    for (uint32_t i = 0; i < edits->count; i++) raw += (uint32_t)edits->list[i].with.len;
     pieces p = {lar_arena_alloc(c->arena, ((size_t)nodes * 3 + 4) * sizeof *p.list), 0};
     char *text = lar_arena_alloc(c->arena, raw + 1u);
     if (!p.list || !text) return LAR_NO_MEMORY;
@@ -219,8 +237,7 @@ static lar_error write_tool(lar_canon *c, const shape *s, lar_slice *out) {
             one.start = j->nodes[one.node].start;
             one.end = j->nodes[one.node].end;
         }
-        memcpy(text + len, j->body.ptr + one.start, one.end - one.start);
-        len += one.end - one.start;
+        len += copy_edited(j->body, &one, edits, text + len);
     }
     *out = lar_slice_of(text, len);
     return LAR_OK;
@@ -255,7 +272,7 @@ static lar_error one_tool(lar_canon *c, lar_canon_tool *t, uint32_t *nodes_left)
         return e || !fits ? e : learn(c, t, &s);
     }
     if (c->apply) {
-        e = write_tool(c, &s, &t->text);
+        e = write_tool(c, &s, &t->edits, &t->text);
         memcpy(t->exact.bytes, c->value.ptr + 1, sizeof t->exact.bytes);
     }
     if (e) return e;

@@ -49,11 +49,19 @@ bool lar_canon_markers_movable(const lar_json *j, uint32_t tools) {
 
 /* The pieces of the tool in their order; the last one replaces what stands at the place, the others go before it. */
 typedef struct pieces {
-    lar_slice list[5];
+    lar_slice list[5 + 2 * LAR_CANON_SPANS_MAX];
     uint32_t count;
+    const lar_splices *edits; /* of the tool's bytes */
+    uint32_t next;            /* first of them that is not done */
 } pieces;
 
 static void add(pieces *p, const lar_json *j, uint32_t start, uint32_t end) {
+    for (; p->next < p->edits->count && p->edits->list[p->next].start < end; p->next++) {
+        const lar_splice *edit = &p->edits->list[p->next];
+        if (start < edit->start) p->list[p->count++] = lar_slice_of(j->body.ptr + start, edit->start - start);
+        p->list[p->count++] = edit->with;
+        start = edit->end;
+    }
     if (start < end) p->list[p->count++] = lar_slice_of(j->body.ptr + start, end - start);
 }
 
@@ -70,10 +78,11 @@ lar_error lar_canon_tool_place(lar_canon *c, uint32_t place, const lar_canon_too
     const lar_json_node *at = &j->nodes[place], *n = &j->nodes[tool->node];
     lar_canon_marker own = lar_canon_marker_read(j, tool->node), wanted = lar_canon_marker_read(j, place);
     if (tool->text.ptr) return place_text(c, at, tool->text, &wanted);
-    if (lar_slice_eq(own.member, wanted.member))
+    if (tool->edits.count == 0 && lar_slice_eq(own.member, wanted.member))
         return lar_splices_add(to, at->start, at->end, lar_json_raw(j, tool->node));
-    pieces p = {.count = 0};
+    pieces p = {.count = 0, .edits = &tool->edits};
     uint32_t from = n->start;
+    if (lar_slice_eq(own.member, wanted.member)) own.count = wanted.count = 0;
     if (own.count) {
         add(&p, j, from, own.cut_start);
         from = own.cut_end;

@@ -1,32 +1,14 @@
 /* LR003: a known set of tools goes out in the order in which it was first sent.
- * Called by canon.c once the head is read; gives the tools to tool_form.c first, then writes both rules' edits; never
- * blocks. Remembered in the scope:
+ * Called by canon.c once it is decided which spans move; gives the tools to tool_form.c first, then writes the edits
+ * of both rules and of the descriptions; never blocks. Remembered in the scope:
  *   O  set of tools -> its order     Q  template of the head -> the order of the last new set
  * A new set that holds the last one whole keeps that order in front, new tools behind it, so that the
  * prefix lives on when tools are added. Invariants: 1. the bytes of each tool stay the client's own; only
- * whole elements change places. 2. the places that carry cache_control stay the client's own. 3. more than
- * TOOLS_MAX tools, more than the bound on work, or no memory: the order stays. */
-#include <stdlib.h>
-
+ * whole elements change places. 2. the places that carry cache_control stay the client's own. 3. tools that
+ * count by their bytes alone, or no memory: the order stays. */
 #include "policies/canon_state.h"
 
-enum { VERSION = 1, TOOLS_MAX = 1024, HEAD_BYTES = 1 };
-
-/* Of the order-free hash. */
-static uint64_t id_of(const lar_canon_tool *t) { return lar_hash_low(t->norm); }
-
-static int by_value(const void *a, const void *b) {
-    uint64_t x, y;
-    memcpy(&x, a, 8);
-    memcpy(&y, b, 8);
-    return x < y ? -1 : x > y;
-}
-
-static lar_hash set_hash(const lar_canon_tool *tools, uint32_t n, uint64_t *sorted) {
-    for (uint32_t i = 0; i < n; i++) sorted[i] = id_of(&tools[i]);
-    qsort(sorted, n, sizeof *sorted, by_value);
-    return lar_hash_of(lar_slice_of((const char *)sorted, n * sizeof *sorted));
-}
+enum { VERSION = 1, HEAD_BYTES = 1 };
 
 static uint64_t order_at(lar_slice value, uint32_t i) {
     uint64_t v;
@@ -36,56 +18,71 @@ static uint64_t order_at(lar_slice value, uint32_t i) {
 
 /* order[p] = index of the tool to send at place p, after the remembered order; false unless every remembered
  * tool is there. Tools not remembered follow in their own order. */
-static bool apply_order(lar_canon_tool *tools, uint32_t n, lar_slice value, uint32_t *order) {
+static bool apply_order(const lar_canon *c, lar_slice value, bool *taken, uint32_t *order) {
+    uint32_t n = c->tool_count;
     if (value.len < HEAD_BYTES || value.ptr[0] != VERSION || (value.len - HEAD_BYTES) % 8) return false;
     uint32_t known = (uint32_t)((value.len - HEAD_BYTES) / 8), place = 0, hint = 0;
     if (known > n) return false;
-    for (uint32_t i = 0; i < n; i++) tools[i].taken = false;
+    for (uint32_t i = 0; i < n; i++) taken[i] = false;
     for (uint32_t k = 0; k < known; k++) {
         uint64_t id = order_at(value, k);
         uint32_t i = hint, tried = 0; /* an order that did not change is walked in one go */
-        while (tried < n && (tools[i].taken || id_of(&tools[i]) != id)) i = i + 1 == n ? 0 : i + 1, tried++;
+        while (tried < n && (taken[i] || c->tools[i].id != id)) i = i + 1 == n ? 0 : i + 1, tried++;
         if (tried == n) return false;
-        tools[i].taken = true;
+        taken[i] = true;
         order[place++] = i;
         hint = i + 1 == n ? 0 : i + 1;
     }
     for (uint32_t i = 0; i < n; i++) {
-        if (!tools[i].taken) order[place++] = i;
+        if (!taken[i]) order[place++] = i;
     }
     return true;
 }
 
-static lar_error remember(lar_canon *c, lar_hash set, const lar_canon_tool *tools, const uint32_t *order) {
-    uint32_t n = c->json->nodes[c->view->tools].count;
+static lar_error remember(lar_canon *c, const uint32_t *order) {
+    uint32_t n = c->tool_count;
     char *value = lar_arena_alloc(c->arena, HEAD_BYTES + (size_t)n * 8);
     if (!value) return LAR_NO_MEMORY;
     value[0] = VERSION;
-    for (uint32_t p = 0; p < n; p++) {
-        uint64_t id = id_of(&tools[order[p]]);
-        memcpy(value + HEAD_BYTES + (size_t)p * 8, &id, 8);
-    }
+    for (uint32_t p = 0; p < n; p++) memcpy(value + HEAD_BYTES + (size_t)p * 8, &c->tools[order[p]].id, 8);
     lar_slice v = lar_slice_of(value, HEAD_BYTES + (size_t)n * 8);
-    lar_error e = lar_canon_put_value(c, 'O', set, v);
+    lar_error e = lar_canon_put_value(c, 'O', c->tools_set, v);
     return e ? e : lar_canon_put_value(c, 'Q', c->hash_template, v);
 }
 
-/* Tools that change their place, their form or both. */
-static lar_error permute(lar_canon *c, const lar_canon_tool *tools, const uint32_t *order, uint32_t n) {
+/* The edits of a tool's descriptions, in the order of its bytes. */
+static lar_error read_edits(lar_canon *c, lar_canon_tool *t) {
+    lar_splices_init(&t->edits, c->arena);
     lar_error e = LAR_OK;
-    for (uint32_t p = 0; p < n && !e; p++) {
-        const lar_canon_tool *t = &tools[order[p]];
-        if (order[p] != p || t->text.ptr) e = lar_canon_tool_place(c, tools[p].node, t);
+    for (uint32_t u = t->unit_first; u < t->unit_first + t->unit_count && !e; u++)
+        e = lar_canon_unit_edit_spans(c, &c->units[u], &t->edits);
+    return e;
+}
+
+static lar_error add_edits(lar_canon *c, const lar_canon_tool *t) {
+    lar_error e = LAR_OK;
+    for (uint32_t i = 0; i < t->edits.count && !e; i++)
+        e = lar_splices_add(&c->out->splices, t->edits.list[i].start, t->edits.list[i].end, t->edits.list[i].with);
+    return e;
+}
+
+/* Tools that change their place, their form or their descriptions. */
+static lar_error place_all(lar_canon *c, const uint32_t *order) {
+    lar_error e = LAR_OK;
+    for (uint32_t p = 0; p < c->tool_count && !e; p++) {
+        const lar_canon_tool *t = &c->tools[order[p]];
+        if (order[p] != p || t->text.ptr) e = lar_canon_tool_place(c, c->tools[p].node, t);
+        else e = add_edits(c, t);
     }
     return e;
 }
 
-static lar_error recall_order(lar_canon *c, lar_canon_tool *tools, uint32_t n, uint32_t *order) {
-    lar_hash set = c->tools_norm;
-    bool known = lar_canon_get(c, 'O', set) && c->value.len == HEAD_BYTES + (size_t)n * 8 &&
-                 apply_order(tools, n, lar_buf_slice(&c->value), order);
+static lar_error recall_order(lar_canon *c, bool *taken, uint32_t *order) {
+    uint32_t n = c->tool_count;
+    bool known = lar_canon_get(c, 'O', c->tools_set) && c->value.len == HEAD_BYTES + (size_t)n * 8 &&
+                 apply_order(c, lar_buf_slice(&c->value), taken, order);
     if (!known &&
-        !(lar_canon_get(c, 'Q', c->hash_template) && apply_order(tools, n, lar_buf_slice(&c->value), order))) {
+        !(lar_canon_get(c, 'Q', c->hash_template) && apply_order(c, lar_buf_slice(&c->value), taken, order))) {
         for (uint32_t i = 0; i < n; i++) order[i] = i;
     }
     bool moved = false;
@@ -103,31 +100,23 @@ static lar_error recall_order(lar_canon *c, lar_canon_tool *tools, uint32_t n, u
     if (!apply) {
         for (uint32_t i = 0; i < n; i++) order[i] = i; /* what is sent is what gets remembered */
     }
-    return !e && !known ? remember(c, set, tools, order) : e;
+    return e || known ? e : remember(c, order);
 }
 
 lar_error lar_rule_tool_order(lar_canon *c) {
-    const lar_json *j = c->json;
-    uint32_t array = c->view->tools, n = array == LAR_JSON_NONE ? 0 : j->nodes[array].count;
+    uint32_t n = c->tool_count;
     if (n == 0) return LAR_OK;
-    if (n > TOOLS_MAX || lar_canon_work(j, array) > LAR_CANON_TOOLS_WORK_MAX) {
-        c->tools_norm = c->tools_exact = lar_hash_of(lar_json_raw(j, array));
-        return LAR_OK;
-    }
-    lar_canon_tool *tools = lar_arena_alloc(c->arena, n * sizeof *tools);
+    bool *taken = lar_arena_alloc(c->arena, n * sizeof *taken);
     uint32_t *order = lar_arena_alloc(c->arena, n * sizeof *order);
-    uint64_t *sorted = lar_arena_alloc(c->arena, n * sizeof *sorted);
-    if (!tools || !order || !sorted) return LAR_NO_MEMORY;
-    uint32_t i = 0;
-    for (uint32_t t = lar_json_first(j, array); t != LAR_JSON_NONE; t = lar_json_after(j, array, t), i++) {
-        tools[i] = (lar_canon_tool){.node = t};
-        lar_error e = lar_canon_hash_tool(c, t, &tools[i].norm, &tools[i].exact);
-        if (e) return e;
+    if (!taken || !order) return LAR_NO_MEMORY;
+    lar_error e = LAR_OK;
+    for (uint32_t i = 0; i < n && !e; i++) {
         order[i] = i;
+        e = read_edits(c, &c->tools[i]);
     }
-    c->tools_norm = set_hash(tools, n, sorted);
-    lar_error e = lar_rule_tool_form(c, tools, n);
-    if (!e && lar_canon_rule_on(c, LAR_RULE_LR003) && n > 1 && c->in->memory) e = recall_order(c, tools, n, order);
-    for (uint32_t p = 0; p < n; p++) c->tools_exact = lar_hash_join(c->tools_exact, tools[order[p]].exact);
-    return e ? e : permute(c, tools, order, n);
+    if (!e) e = lar_rule_tool_form(c, c->tools, n);
+    if (!e && lar_canon_rule_on(c, LAR_RULE_LR003) && n > 1 && c->in->memory) e = recall_order(c, taken, order);
+    if (!e) e = place_all(c, order);
+    for (uint32_t p = 0; p < n; p++) c->tools_exact = lar_hash_join(c->tools_exact, c->tools[order[p]].exact);
+    return e;
 }

@@ -1,6 +1,7 @@
 /* canon_pipe: request bodies, one a line, on stdin; what would go upstream, one a line, on stdout.
  * Memory lives as long as the process, so a whole traffic can be played through without a gateway.
- *   canon_pipe [--protocol chat|messages|responses] [--mode on|report] [--now MS] [--stats] [--repeat N]
+ *   canon_pipe [--protocol chat|messages|responses] [--mode on|report] [--now MS] [--rule-on ID] [--stats]
+ *              [--repeat N]
  * --stats prints rules, findings and the predicted prefix to stderr; --repeat times each body. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -62,6 +63,8 @@ int main(int argc, char **argv) {
         if (strcmp(argv[i], "--protocol") == 0) protocol = protocol_of(next), i++;
         else if (strcmp(argv[i], "--mode") == 0)
             h.options.mode = strcmp(next, "report") == 0 ? LAR_CANON_REPORT : LAR_CANON_ON, i++;
+        else if (strcmp(argv[i], "--rule-on") == 0)
+            h.options.rules_off &= ~(1ull << lar_rule_find(lar_slice_cstr(next))), i++;
         else if (strcmp(argv[i], "--now") == 0) h.now_ms = strtoll(next, NULL, 10), i++;
         else if (strcmp(argv[i], "--repeat") == 0) repeat = (int)strtol(next, NULL, 10), i++;
         else if (strcmp(argv[i], "--stats") == 0) stats = true;

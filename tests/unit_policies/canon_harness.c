@@ -86,7 +86,7 @@ void harness_memory_damage(harness_memory *m, unsigned seed) {
 void harness_init(harness *h) {
     *h = (harness){.memory = harness_memory_new(),
                    .cache = lar_norm_cache_new(4096),
-                   .options = {.mode = LAR_CANON_ON, .rules_off = (1ull << LAR_RULE_LR014) | (1ull << LAR_RULE_LR015)}};
+                   .options = {.mode = LAR_CANON_ON, .rules_off = lar_rules_off_default()}};
     lar_json_init(&h->json);
     lar_arena_init(&h->arena, 64u << 20);
     h->scope = lar_hash_of(LAR_SLICE("tenant"));
@@ -133,7 +133,7 @@ static bool mend(harness *h, lar_request_view *view, lar_slice *body) {
     return true;
 }
 
-char *harness_send(harness *h, lar_protocol p, lar_slice body, size_t *len) {
+static char *run(harness *h, lar_protocol p, lar_slice body, size_t *len, bool commit) {
     lar_diag d = {{0}, 0, 0};
     lar_json_limits limits = LAR_JSON_LIMITS_DEFAULT;
     lar_request_view view;
@@ -152,7 +152,10 @@ char *harness_send(harness *h, lar_protocol p, lar_slice body, size_t *len) {
                        .key = h->key,
                        .now_ms = h->now_ms};
     h->error = lar_canon_run(&in, &h->arena, &h->out);
-    if (!h->error) lar_canon_commit(&h->out, in.memory);
+    if (!h->error && commit) lar_canon_commit(&h->out, in.memory);
     if (mended) h->out.rules_fired |= 1ull << LAR_RULE_LR015;
     return flat(&h->out.splices, body, len);
 }
+
+char *harness_send(harness *h, lar_protocol p, lar_slice body, size_t *len) { return run(h, p, body, len, true); }
+char *harness_try(harness *h, lar_protocol p, lar_slice body, size_t *len) { return run(h, p, body, len, false); }

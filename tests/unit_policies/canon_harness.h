@@ -31,5 +31,7 @@ void harness_init(harness *h);
 void harness_release(harness *h);
 /* The body as it goes upstream; malloc'ed, NUL-terminated, the caller frees it. NULL if it is no JSON. */
 char *harness_send(harness *h, lar_protocol p, lar_slice body, size_t *len);
+/* The same, but nothing is remembered: as if the upstream had refused it. */
+char *harness_try(harness *h, lar_protocol p, lar_slice body, size_t *len);
 
 #endif

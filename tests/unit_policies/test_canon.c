@@ -145,7 +145,7 @@ static void test_constants_stay(void **state) {
     /* a date alone, even one that changes */
     same(&h, CHAT("Today's date is 2031-04-09.", USER("q")));
     same(&h, CHAT("Today's date is 2031-04-10.", USER("q")));
-    assert_true(seen(&h, LAR_RULE_LR001));
+    assert_false(seen(&h, LAR_RULE_LR005)); /* off by default */
     /* examples, code, look-alikes that vary */
     for (int i = 0; i < 5; i++) {
         char body[1024];
@@ -590,7 +590,7 @@ static void test_tiny_arenas(void **state) {
     same(&h, CHAT(AT("15:42"), USER("a\\n")));
     const char *body = CHAT("x-acme-billing-header: cch=1;\\n" AT("15:50"), USER("a") "," ASSISTANT("b") "," USER("c"));
     uint32_t failed = 0, worked = 0;
-    for (size_t limit = 0; limit < 40000; limit += 61) {
+    for (size_t limit = 0; limit < 160000; limit += 229) {
         lar_arena view_arena, arena;
         lar_json_limits limits = LAR_JSON_LIMITS_DEFAULT;
         lar_request_view v;

@@ -120,7 +120,8 @@ static void test_memo_and_bounds(void **state) {
     for (int k = 0; k < 2; k++) {
         (void)snprintf(text, sizeof text, "{\"role\":\"system\",\"content\":\"Current time: 2031-04-09T07:15:%02dZ\"}",
                        10 + k);
-        begin(&b, "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"},"); /* behind the head it is not a clock */
+        /* behind the first answer it is not a clock */
+        begin(&b, "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"},{\"role\":\"assistant\",\"content\":\"a\"},");
         add(&b, text);
         add(&b, "]}");
         assert_true(goes_as_it_is(&h, &b));
