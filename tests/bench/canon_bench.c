@@ -1,6 +1,6 @@
 /* What canonicalisation costs: span tree, view, rules and recall of a request body, beside cJSON's parse and print of
  * the same body, in turns, in one process.
- *   canon_bench [ROUNDS]      default 9; prints CSV: mode,bytes,canon_us,parse_us,cjson_us,gb_s,times_cjson,memory_ratio
+ *   canon_bench [ROUNDS]     default 9; prints CSV: mode,bytes,canon_us,parse_us,cjson_us,gb_s,times_cjson,memory_ratio
  * Modes: resend   the same body again and again: every segment is known
  *        grow     each body is the one before and another turn, and the clock in its system text has moved on
  *        cold     no two bodies share a text

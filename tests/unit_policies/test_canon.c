@@ -391,7 +391,7 @@ static void test_other_protocols(void **state) {
     (void)state;
     harness h;
     harness_init(&h);
-#define MSG(t, content)                                                                                                    \
+#define MSG(t, content)                                                                                                \
     "{\"system\":[{\"type\":\"text\",\"text\":\"Be brief.\"},{\"type\":\"text\",\"text\":\"Current time: 2031-04-09T07:" t \
     "Z\"}],\"messages\":[{\"role\":\"user\",\"content\":" content "}]}"
     const lar_protocol p = LAR_PROTOCOL_MESSAGES;
@@ -651,7 +651,8 @@ static void test_damaged_memory(void **state) {
             snprintf(
                 body, sizeof body,
                 "{\"messages\":[{\"role\":\"system\",\"content\":\"Current time: 2031-04-09T07:15:%02dZ\\r\\nYou.%s\"}," USER(
-                    "first question") "," ASSISTANT("first answer") "," USER("second question") "],\"tools\":[" TOOL("a") "," TOOL("b") "]}",
+                    "first question") "," ASSISTANT("first answer") "," USER("second question")
+                        "],\"tools\":[" TOOL("a") "," TOOL("b") "]}",
                 10 + k, k % 2 ? "\\n" : "");
             size_t len;
             char *sent = harness_send(&h, LAR_PROTOCOL_CHAT, lar_slice_cstr(body), &len);
