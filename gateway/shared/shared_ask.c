@@ -200,7 +200,7 @@ void lar_shared_ask_late(lar_shared_ask *a) {
     lar_metrics_add(metrics_of(l), LAR_METRIC_SHARED_LATE_TOTAL, 1);
     uint64_t now = uv_now(l->loop);
     if (now < l->quiet_until_ms) return; /* of several that waited together one counts */
-    uint32_t quiet = l->late_count >= 7 ? QUIET_MS_MAX : QUIET_MS_MIN << l->late_count;
+    uint32_t quiet = (uint32_t)QUIET_MS_MIN << (l->late_count < 7 ? l->late_count : 7);
     l->late_count++;
     l->quiet_until_ms = now + (quiet < QUIET_MS_MAX ? quiet : QUIET_MS_MAX);
 }
