@@ -1,9 +1,10 @@
 /* What two requests of one client show together (header: checks.h): fields, settings and images that changed.
  * Flow: linter -> lar_check_pair. Pure; never blocks; memory of the notes' arena, for sentences.
  * A setting that switches counts only inside a conversation: two conversations may well have different models. Two
- * requests are of one conversation if the client opens both with the same message, or both hold an answer of the model
- * in the same bytes. What is lost follows Anthropic's published table (its caching guide: what invalidates the cache);
- * for others only what reports show is said. Not here: which requests are put side by side. */
+ * requests are of one conversation if both hold an answer of the model in the same bytes, or if the client opens both
+ * with the same message and the second one goes on. What is lost follows Anthropic's published table (its guide on
+ * caching: what invalidates the cache); for others only what reports show is said. Not here: which requests are put
+ * side by side. */
 #include "policies/checks.h"
 
 #include "policies/checks_parts.h"
@@ -36,15 +37,18 @@ static uint32_t first_of(const lar_request_view *v, lar_role role) {
 }
 
 /* A bounded look: the same answer of the model at the same place. */
-static bool same_conversation(const lar_request_view *a, const lar_request_view *b) {
-    uint32_t x = first_of(a, LAR_ROLE_USER), y = first_of(b, LAR_ROLE_USER);
-    if (x != LAR_JSON_NONE && same_value(a->json, x, b->json, y, LAR_JSON_NONE)) return true;
+static bool same_answer(const lar_request_view *a, const lar_request_view *b) {
     uint32_t n = a->segment_count < b->segment_count ? a->segment_count : b->segment_count;
     for (uint32_t i = 0; i < n && i < SHARED_MAX; i++) {
         if (a->segments[i].role != LAR_ROLE_ASSISTANT || b->segments[i].role != LAR_ROLE_ASSISTANT) continue;
         if (same_value(a->json, a->segments[i].node, b->json, b->segments[i].node, LAR_JSON_NONE)) return true;
     }
     return false;
+}
+
+static bool same_opening(const lar_request_view *a, const lar_request_view *b) {
+    uint32_t x = first_of(a, LAR_ROLE_USER), y = first_of(b, LAR_ROLE_USER);
+    return x != LAR_JSON_NONE && same_value(a->json, x, b->json, y, LAR_JSON_NONE);
 }
 
 /* -- LR102 --------------------------------------------------------------------------------------------------------- */
@@ -204,9 +208,11 @@ static lar_error check_images(const lar_request_view *a, const lar_request_view 
 
 lar_error lar_check_pair(const lar_request_view *before, const lar_request_view *after, lar_slice provider,
                          lar_notes *notes) {
-    bool together = same_conversation(before, after);
-    lar_error e = check_identity(before, after, provider, together, notes);
-    if (!e && together) e = check_settings(before, after, provider, notes);
+    bool answer = same_answer(before, after), opening = same_opening(before, after);
+    lar_error e = check_identity(before, after, provider, answer || opening, notes);
+    /* the same question asked again may well be put to another model */
+    bool goes_on = answer || (opening && after->segment_count > before->segment_count);
+    if (!e && goes_on) e = check_settings(before, after, provider, notes);
     uint32_t n = before->segment_count < after->segment_count ? before->segment_count : after->segment_count;
     for (uint32_t i = 0; i < n && !e; i++) {
         if (before->segments[i].role == LAR_ROLE_USER && after->segments[i].role == LAR_ROLE_USER)

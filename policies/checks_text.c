@@ -181,6 +181,15 @@ static bool quoted(lar_slice line, const braces *b) {
     return after == '"' || after == '\'' || after == '}';
 }
 
+/* Part of a path or an address with single braces: a route as programs write it, /users/{user_id}. */
+static bool in_path(lar_slice line, const braces *b) {
+    if (b->inner_start - b->start != 1) return false;
+    size_t from = b->start, to = b->end;
+    while (from > 0 && line.ptr[from - 1] != ' ') from--;
+    while (to < line.len && line.ptr[to] != ' ') to++;
+    return memchr(line.ptr + from, '/', to - from) != NULL;
+}
+
 /* All braces of the line hold such names: else it is a pattern for something to be written. */
 static bool only_values(lar_slice line) {
     braces b;
@@ -209,7 +218,8 @@ bool lar_check_placeholder(lar_slice text, uint32_t from, lar_check_span *out) {
         if (teaches(l.line) || !only_values(l.line)) continue;
         for (size_t at = 0; next_braces(l.line, at, &b); at = b.end) {
             lar_slice inside = lar_slice_of(l.line.ptr + b.inner_start, b.inner_end - b.inner_start);
-            if (base + b.start < from || quoted(l.line, &b) || !is_value(compact_name(inside, room))) continue;
+            if (base + b.start < from || quoted(l.line, &b) || in_path(l.line, &b)) continue;
+            if (!is_value(compact_name(inside, room))) continue;
             *out = (lar_check_span){(uint32_t)(base + b.start), (uint32_t)(base + b.end)};
             return true;
         }

@@ -179,7 +179,8 @@ static lar_error read_responses(reader *r) {
     for (uint32_t i = r->h->first; i < v->segment_count && !e; i++) {
         const lar_segment *s = &v->segments[i];
         if (s->role == LAR_ROLE_USER || s->role == LAR_ROLE_SYSTEM) r->turn = LAR_JSON_NONE;
-        else if (s->role == LAR_ROLE_OTHER) r->h->open = true; /* it may stand for a call */
+        else if (s->role == LAR_ROLE_OTHER)
+            r->h->open = r->h->veiled = true; /* it may stand for a call, or for a result */
         else if (says(r->j, s->node, "type", "function_call") || says(r->j, s->node, "type", "custom_tool_call"))
             e = add_call(r, i, s->node, 0, "call_id");
         else if (says(r->j, s->node, "type", "function_call_output") ||
@@ -289,7 +290,7 @@ static void judge_calls(reader *r) {
             c->flaw = LAR_HISTORY_SAME_ID;
             c->twin = h->calls[before].turn == c->turn;
         }
-        if (c->result != LAR_JSON_NONE || c->twin) continue;
+        if (c->result != LAR_JSON_NONE || c->twin || h->veiled) continue;
         c->flaw = LAR_HISTORY_UNANSWERED;
         h->broken = true;
     }

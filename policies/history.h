@@ -58,6 +58,7 @@ typedef struct lar_history {
     uint32_t call_count, call_cap, result_count, result_cap, turn_count, turn_cap;
     uint32_t first; /* segment of the first message: 1 behind a top-level system or instructions */
     bool open;      /* earlier calls may lie on the provider's side: no result is an orphan */
+    bool veiled;    /* an item may be a result by reference: no call counts as unanswered */
     bool broken;    /* something is UNANSWERED, ORPHAN, DUPLICATE or MISPLACED */
 } lar_history;
 

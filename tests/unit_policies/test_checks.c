@@ -89,6 +89,8 @@ static void test_placeholders(void **state) {
         {"输出 {日期}", NULL},
         {"Like:\n```\nnow = {date}\n```\n", NULL},
         {"    print(f'{date}')", NULL},
+        {"GET /users/{user_id}/posts", NULL},
+        {"see https://x.example/?day={date}", NULL},
         {"Call `{date}` first", NULL},
         {"the string \"{date}\" is", NULL},
         {"{\"date\": {date}}", NULL},
@@ -307,12 +309,13 @@ static const pair pairs[] = {
      BODY("\"response_format\":{\"type\":\"text\"},", TURN2), "LR103 /response_format", NULL},
     {RESPONSES, "openai",
      "{\"reasoning\":{\"effort\":\"low\"},\"text\":{\"format\":{\"type\":\"text\"}},\"input\":[" U "]}",
-     "{\"reasoning\":{\"effort\":\"high\"},\"text\":{\"format\":{\"type\":\"json_object\"}},\"input\":[" U "]}",
+     "{\"reasoning\":{\"effort\":\"high\"},\"text\":{\"format\":{\"type\":\"json_object\"}},\"input\":[" TURN2 "]}",
      "LR103 /reasoning/effort; LR103 /text/format", NULL},
     {CHAT, "", BODY("\"temperature\":1,\"max_tokens\":5,\"stream\":true,", U),
      BODY("\"temperature\":0,\"max_tokens\":9,", TURN2), "", NULL},
     {CHAT, "", BODY("\"parallel_tool_calls\":true,", U), BODY("\"parallel_tool_calls\":false,", TURN2),
      "LR103 /parallel_tool_calls", "What it costs is not"},
+    {CHAT, "openai", BODY("\"model\":\"a\",", U), BODY("\"model\":\"b\",", U), "", NULL}, /* asked again */
     /* one conversation also where the opening message holds a date, by the model's answer */
     {CHAT, "",
      BODY("\"model\":\"a\",",

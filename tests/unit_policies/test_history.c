@@ -163,6 +163,7 @@ static const repair repairs[] = {
     {RESPONSES, "{\"previous_response_id\":\"resp_1\",\"input\":[" FO("z") "]}",
      NULL}, /* its call lies with the provider */
     {RESPONSES, I("{\"type\":\"item_reference\",\"id\":\"x\"}," FO("z")), NULL},
+    {RESPONSES, I(FC("a") ",{\"type\":\"item_reference\",\"id\":\"x\"}," U), NULL}, /* it may be the result */
     {RESPONSES, "{\"previous_response_id\":null,\"input\":[" U "," FO("z") "]}",
      "{\"previous_response_id\":null,\"input\":[" U "]}"},
     {RESPONSES, I("{\"type\":\"custom_tool_call\",\"call_id\":\"a\"}," U),
