@@ -271,6 +271,34 @@ static void test_with_clock(void **state) {
     caller_release(&c);
 }
 
+/* The same with a clock in a tool's description and in the opening message, which the client prints anew each time. */
+static void test_with_opening(void **state) {
+    (void)state;
+    caller c;
+    caller_init(&c, 1ull << LAR_RULE_LR014);
+    uint32_t before = 0;
+    lar_buf rounds;
+    lar_buf_init(&rounds, 1u << 20);
+    for (int round = 0; round < 12; round++) {
+        char body[1 << 14];
+        c.h.now_ms = 1700000000000 + round * 60000ll;
+        int n =
+            snprintf(body, sizeof body,
+                     "{" M "\"tools\":[{\"name\":\"f\",\"description\":\"Current time: 2023-11-14T22:%02d:20Z. " LONG600
+                     "\",\"input_schema\":{}}],\"system\":\"Be exact.\",\"messages\":[" USER(
+                         "\"Current time: 2023-11-14T22:%02d:20Z. Begin. " LONG600 "\"") "%.*s]}",
+                     13 + round, 13 + round, LAR_FMT(lar_buf_slice(&rounds)));
+        assert_in_range(n, 1, sizeof body - 1);
+        lar_cachesim_usage u = ask(&c, body);
+        if (round >= 3 && u.hit < before) print_error("round %d: %u of %u\n", round, u.hit, before);
+        if (round >= 3) assert_true(u.hit >= before);
+        before = c.tokens - 60;
+        add(&rounds, "," ANSWER "," USER("\"And then?\""));
+    }
+    lar_buf_release(&rounds);
+    caller_release(&c);
+}
+
 /* Tools in another order each time: the mark and the rule that puts them back do not get in each other's way. */
 static void test_with_tool_order(void **state) {
     (void)state;
@@ -296,6 +324,7 @@ static void test_with_tool_order(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_places), cmocka_unit_test(test_conversations),
-                                       cmocka_unit_test(test_with_clock), cmocka_unit_test(test_with_tool_order)};
+                                       cmocka_unit_test(test_with_clock), cmocka_unit_test(test_with_opening),
+                                       cmocka_unit_test(test_with_tool_order)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
