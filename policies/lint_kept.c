@@ -116,7 +116,7 @@ static void find_before(lar_lint_run *run) {
     for (uint32_t i = l->kept_count; i-- > 0;) { /* of equals the newest */
         uint64_t near = nearness(run->now, l->kept[i]);
         if (near > best) best = near, found = l->kept[i];
-        if (best < 1ull << 30 && best >= 1u << 20 && !run->now->opening) break;
+        if (near > 1ull << 30 && near - (1ull << 30) == l->kept[i]->message_count) break; /* it goes on from there */
     }
     run->before = found;
     if (!found) return;

@@ -5,6 +5,7 @@
  * file become one. Memory: sights on the heap, what they say in l->strings; LAR_LINT_SIGHTS_MAX of them. */
 #include <stdlib.h>
 
+#include "base/ensure.h"
 #include "policies/lint_state.h"
 
 enum { POINTER_BYTES_MAX = 4096 };
@@ -143,6 +144,7 @@ static lar_error change(lar_lint_run *run, const lar_lint_seen *seen, lar_lint_s
 }
 
 static lar_error see(lar_lint_run *run, const lar_lint_seen *seen) {
+    LAR_ASSERT(seen->end >= seen->start);
     lar_lint *l = run->l;
     lar_lint_sight *s = lar_lint_map_get(&l->sights, seen->key);
     uint64_t value = lar_hash_low(lar_hash_of(seen->value));
@@ -168,7 +170,10 @@ static lar_error see(lar_lint_run *run, const lar_lint_seen *seen) {
 
 lar_error lar_lint_see(lar_lint_run *run, const lar_lint_seen *seen) {
     if (seen->rule >= LAR_RULE_COUNT) return LAR_OK; /* a class whose rule this build does not have */
-    lar_error e = see(run, seen);
+    lar_lint_seen here = *seen;
+    uint32_t file = run->now->file;
+    if (!seen->across) here.key = lar_hash_chain(seen->key, lar_slice_of((const char *)&file, sizeof file));
+    lar_error e = see(run, &here);
     if (e != LAR_NO_MEMORY || run->l->strings.used + LAR_LINT_VALUE_BYTES < run->l->strings.limit / 2) return e;
     run->l->dropped++; /* l->strings is full, not the machine */
     return LAR_OK;

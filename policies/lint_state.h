@@ -182,6 +182,7 @@ typedef struct lar_lint_seen {
     lar_slice label;
     lar_slice what, advice, answer; /* copied */
     bool suspect, standing, twin;
+    bool across;                  /* the same place in other files is this one; else each file has its own */
     const lar_lint_place *before; /* the other value, where a pair of requests shows both: then it is confirmed */
     bool edited;                  /* larder would edit it: confirmed */
 } lar_lint_seen;

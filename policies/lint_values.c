@@ -71,10 +71,13 @@ static lar_error see_span(lar_lint_run *run, const lar_lint_unit *u, uint32_t i)
     if (!seen.what.ptr) return LAR_NO_MEMORY;
     seen.key = keyed(keyed(u->norm, kinds[u->kind], i), "twin", twins_before(run, u));
     lar_error e = lar_lint_see(run, &seen);
-    if (e || !run->now->opening || u->kind != LAR_LINT_SYSTEM) return e;
-    /* The same conversation with a text that changed elsewhere too. */
     seen.suspect = false;
     seen.twin = true;
+    seen.across = true; /* the same template in another file */
+    if (!e) e = lar_lint_see(run, &seen);
+    if (e || !run->now->opening || u->kind != LAR_LINT_SYSTEM) return e;
+    /* The same conversation with a text that changed elsewhere too. */
+    seen.across = false;
     seen.key = keyed(keyed(seen.group, "conversation", run->now->opening), "", ordinal(u, i));
     return lar_lint_see(run, &seen);
 }
@@ -108,7 +111,11 @@ static lar_error see_form(lar_lint_run *run, const lar_lint_unit *u) {
     seen.advice = advice_of(LAR_RULE_LR004);
     seen.edited = is_edited(run, LAR_RULE_LR004, seen.start, run->json->nodes[u->node].end);
     seen.value = form_text(run, u);
-    return seen.what.ptr && seen.value.ptr ? lar_lint_see(run, &seen) : LAR_NO_MEMORY;
+    if (!seen.what.ptr || !seen.value.ptr) return LAR_NO_MEMORY;
+    lar_error e = lar_lint_see(run, &seen);
+    seen.suspect = false;
+    seen.twin = seen.across = true;
+    return e ? e : lar_lint_see(run, &seen);
 }
 
 static lar_error see_billing(lar_lint_run *run, const lar_finding *f) {

@@ -152,8 +152,11 @@ static int take_provider(lar_lint_args *a, const char *value) {
     const lar_provider *rows = lar_provider_rows(&count);
     lar_nearest_init(&n, lar_slice_cstr(value));
     for (uint32_t i = 0; i < count; i++) lar_nearest_offer(&n, lar_slice_cstr(rows[i].name));
-    return n.best.ptr ? bad("--provider %s: not known; did you mean %s?", value, n.best.ptr)
-                      : bad("--provider %s: not known; docs/providers.md lists them%s", value, "");
+    if (n.best.ptr) return bad("--provider %s: not known; did you mean %s?", value, n.best.ptr);
+    (void)fprintf(stderr, "larder lint: --provider %.60s: not known; there are", value);
+    for (uint32_t i = 0; i < count; i++) (void)fprintf(stderr, " %s", rows[i].name);
+    (void)fprintf(stderr, "\n");
+    return LAR_LINT_USAGE;
 }
 
 static int take_fix(lar_lint_args *a, const char *value) {

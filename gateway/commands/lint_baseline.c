@@ -28,6 +28,12 @@ static void key_hex(lar_hash key, char out[33]) {
     for (int i = 0; i < 16; i++) (void)snprintf(out + 2 * (ptrdiff_t)i, 3, "%02x", key.bytes[i]);
 }
 
+/* The same file has one name, however it was found. */
+static const char *plain(const char *file) {
+    while (strncmp(file, "./", 2) == 0) file += 2;
+    return file;
+}
+
 void lar_lint_baseline_free(lar_lint_baseline *b) {
     if (!b) return;
     for (uint32_t i = 0; i < b->count; i++) free(b->list[i].file);
@@ -99,16 +105,19 @@ bool lar_lint_baseline_take(lar_lint_baseline *b, const lar_lint_finding *f, con
     char key[33];
     key_hex(f->key, key);
     for (uint32_t i = 0; b && i < b->count; i++) {
-        if (!b->list[i].count || strcmp(b->list[i].key, key) != 0 || strcmp(b->list[i].file, file) != 0) continue;
+        if (!b->list[i].count || strcmp(b->list[i].key, key) != 0 || strcmp(b->list[i].file, plain(file)) != 0)
+            continue;
         b->list[i].count--;
         return true;
     }
     return false;
 }
 
-uint32_t lar_lint_baseline_left(const lar_lint_baseline *b) {
+uint32_t lar_lint_baseline_left(const lar_lint_baseline *b, const char *file) {
     uint32_t n = 0;
-    for (uint32_t i = 0; b && i < b->count; i++) n += b->list[i].count;
+    for (uint32_t i = 0; b && i < b->count; i++) {
+        if (strcmp(b->list[i].file, plain(file)) == 0) n += b->list[i].count;
+    }
     return n;
 }
 
@@ -121,7 +130,7 @@ lar_error lar_lint_baseline_write(const char *path, const lar_lint_report *r, la
         cJSON *o = cJSON_CreateObject();
         key_hex(r->findings[i].key, key);
         (void)cJSON_AddStringToObject(o, "rule", lar_rule_id(r->findings[i].rule));
-        (void)cJSON_AddStringToObject(o, "file", r->files[r->findings[i].place.file].name);
+        (void)cJSON_AddStringToObject(o, "file", plain(r->files[r->findings[i].place.file].name));
         (void)cJSON_AddStringToObject(o, "key", key);
         (void)cJSON_AddNumberToObject(o, "count", 1);
         (void)cJSON_AddItemToArray(list, o);

@@ -95,8 +95,8 @@ typedef struct lar_lint_baseline lar_lint_baseline;
 LAR_MUST_USE lar_error lar_lint_baseline_read(const char *path, lar_lint_baseline **out, lar_diag *d);
 /* Takes one of what it holds for that key and file; false if none is left. */
 bool lar_lint_baseline_take(lar_lint_baseline *b, const lar_lint_finding *f, const char *file);
-/* How many of its findings were not taken: they are gone. */
-uint32_t lar_lint_baseline_left(const lar_lint_baseline *b);
+/* How many of its findings in that file were not taken: they are gone. */
+uint32_t lar_lint_baseline_left(const lar_lint_baseline *b, const char *file);
 void lar_lint_baseline_free(lar_lint_baseline *b);
 
 /* What is reported. */

@@ -63,10 +63,12 @@ static int collect(linting *x) {
     r->files = x->files;
     r->file_count = x->names.count;
     r->findings = x->kept;
-    r->gone = lar_lint_baseline_left(x->baseline);
     r->records = lar_lint_records_count(x->records);
     r->dropped = lar_lint_dropped(x->lint);
-    for (uint32_t i = 0; i < x->names.count; i++) r->requests += x->files[i].requests;
+    for (uint32_t i = 0; i < x->names.count; i++) {
+        r->requests += x->files[i].requests;
+        r->gone += lar_lint_baseline_left(x->baseline, x->files[i].name);
+    }
     return -1;
 }
 
