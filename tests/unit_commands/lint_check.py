@@ -177,7 +177,8 @@ def test_shapes(folder):
     a = {"messages": [{"role": "system", "content": "Current time: 2031-04-09 15:15:42"}, {"role": "user", "content": "x"}], "model": "m"}
     b = json.loads(json.dumps(a).replace("15:15:42", "15:16:42"))
     wrapped = [("array of requests", json.dumps([a, b]), "/1/messages/0/content"),
-               ("batch", "\n".join(json.dumps({"custom_id": "1", "method": "POST", "url": "/v1/chat/completions", "body": x}) for x in (a, b)),
+               ("batch", "\n".join(json.dumps({"custom_id": "1", "method": "POST", "url": "/v1/chat/completions", "body": x})
+                                    for x in (a, b)),
                 "/body/messages/0/content"),
                ("pair", "\n".join(json.dumps({"request": x, "response": {"id": "r"}}) for x in (a, b)), "/request/messages/0/content"),
                ("comments", "# a log\n" + json.dumps(a) + "\n\n// more\n" + json.dumps(b), "/messages/0/content")]
@@ -198,7 +199,8 @@ def test_bad_input(folder):
     rc, out, err = lint("--no-config", "-", stdin=("{bad}\n" + good + "\n").encode())
     check("a bad line does not hide the next one", rc == 2 and "LR001" in out and "-:1:2:" in err, out, err)
     for args in (["nothing-there.json"], ["no-match-*.json"], [folder + "/none"], ["--format", "xml", "-"], ["--selekt", "LR001", "-"],
-                 ["--select", "LR9", "-"], ["--provider", "deepsek", "-"], ["--explain", "LR00"], [], ["--color", "pink", "-"], ["--baseline"]):
+                 ["--select", "LR9", "-"], ["--provider", "deepsek", "-"], ["--explain", "LR00"], [],
+                 ["--color", "pink", "-"], ["--baseline"]):
         rc, out, err = lint(*args, stdin=b"")
         check("usage: %s" % args, rc == 2 and err.startswith("larder lint: ") and not out, rc, out, err)
     check("a near name is offered", "did you mean deepseek" in lint("--provider", "deepsek", "-", stdin=b"")[2])
@@ -206,9 +208,8 @@ def test_bad_input(folder):
 
 def test_formats(folder):
     path = os.path.join(folder, "odd,na:me%.jsonl")
-    for i in range(2):
-        pass
-    write(path, *[{"messages": [{"role": "system", "content": "X\nCurrent time: 2031-04-09 15:1%d:42\n" % i}, {"role": "user", "content": "q"}],
+    write(path, *[{"messages": [{"role": "system", "content": "X\nCurrent time: 2031-04-09 15:1%d:42\n" % i},
+                                {"role": "user", "content": "q"}],
                    "user": "\x1b[31mred\x1b[0m\u202e%d" % i} for i in range(2)])
     rc, out, _ = lint("--no-config", "--format", "github", path)
     lines = out.splitlines()
@@ -233,9 +234,12 @@ def test_formats(folder):
 
 def test_fix(folder):
     path, link = os.path.join(folder, "fix.jsonl"), os.path.join(folder, "link.jsonl")
-    lines = ['# a comment ', '{"messages": [{"role": "system", "content": "x-a-billing-header: cch=12;\\nBe careful."}, {"role": "user", "content": "q \\u00e9"}], "n": 1.50}',
+    lines = ['# a comment ',
+             '{"messages": [{"role": "system", "content": "x-a-billing-header: cch=12;\\nBe careful."}, '
+             '{"role": "user", "content": "q \\u00e9"}], "n": 1.50}',
              '', '{"messages":[{"role":"user","content":"no edit"}]}',
-             '{"messages": [{"role": "system", "content": "x-a-billing-header: cch=99;\\nBe careful."}, {"role": "user", "content": "q2"}]}']
+             '{"messages": [{"role": "system", "content": "x-a-billing-header: cch=99;\\nBe careful."}, '
+             '{"role": "user", "content": "q2"}]}']
     text = "\n".join(lines)  # without a line end at its end
     with open(path, "w") as f:
         f.write(text)
@@ -266,7 +270,8 @@ def test_fix(folder):
     lint("--no-config", "--fix", md)
     check("a prompt is mended", open(md, "rb").read() == "Be careful \"ä\" \\n\tand 你好.\r\n".encode(), open(md, "rb").read())
     conv = os.path.join(folder, "conv.json")
-    write(conv, {"messages": [{"role": "system", "content": "x-a-billing-header: cch=12;\nA"}, {"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]})
+    write(conv, {"messages": [{"role": "system", "content": "x-a-billing-header: cch=12;\nA"},
+                              {"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]})
     was = open(conv).read()
     lint("--no-config", "--fix", conv)
     check("a conversation is never edited", open(conv).read() == was)
@@ -308,7 +313,8 @@ def test_leaving_out(folder):
         check("configuration: %s" % bad, rc == 2 and place in err, err)
     os.remove(folder + "/.larder-lint.yaml")
     os.remove(folder + "/sub/.larder-lint.yaml")
-    for comment, rc_wanted in (("# larder-ignore LR001 wanted", 0), ("# larder-ignore LR002", 1), ("// larder-ignore", 0), ("# larder-ignore-file volatile_clock", 0)):
+    for comment, rc_wanted in (("# larder-ignore LR001 wanted", 0), ("# larder-ignore LR002", 1), ("// larder-ignore", 0),
+                               ("# larder-ignore-file volatile_clock", 0)):
         rc, out, _ = lint("--no-config", "-", stdin=(comment + "\n" + CLOCK).encode())
         check("comment %s" % comment, rc == rc_wanted and ("1 ignored" in out) == (rc == 0), out)
     with open(folder + "/p.md", "w") as f:
@@ -343,8 +349,10 @@ def test_baseline(folder):
 
 
 def test_records(folder):
-    record = {"seq": 1, "time": "2026-11-29T10:00:00.000Z", "time_ms": 1, "route": "chat", "model": "m", "status": 200, "ending": "complete",
-              "prompt_tokens": 900, "miss_tokens": 800, "rules_fired": [], "rules_seen": ["LR001"], "prefix_hash": "00000000000000aa", "hit_tokens": 100, "turn": 0}
+    record = {"seq": 1, "time": "2026-11-29T10:00:00.000Z", "time_ms": 1, "route": "chat", "model": "m", "status": 200,
+              "ending": "complete",
+              "prompt_tokens": 900, "miss_tokens": 800, "rules_fired": [], "rules_seen": ["LR001"],
+              "prefix_hash": "00000000000000aa", "hit_tokens": 100, "turn": 0}
     text = "\n".join(json.dumps(dict(record, seq=i + 1, rules_fired=["LR001"] * (i == 0))) for i in range(3))
     rc, out, err = lint("--no-config", "-", stdin=text.encode())
     check("records of larder", rc == 1 and "found in 3 of 3 requests and edited in 1; 2400 tokens" in out, out, err)
