@@ -37,7 +37,7 @@ typedef struct lar_volatile_span {
     uint32_t label_start, label_end; /* the words in front of it, on the same line; may be empty */
     lar_volatile_class class_id;
     bool key_word;         /* the label names the value for what it is: "current time", request_id, 工作目录 */
-    bool example;          /* in a code fence, behind "e.g.", a format, a cut-off, a limit: never edited */
+    bool example;          /* in a code fence, behind "e.g.", a format, a cut-off: the scan does not return these */
     lar_clock_stamp stamp; /* of clocks; else zero */
 } lar_volatile_span;
 

@@ -104,8 +104,9 @@ static size_t basic_iso(lar_slice t, size_t i, lar_clock_span *span) {
 
 /* Behind a key name and a sign: ts=1933398942, "timestamp": 1933398942118, now_ms, 时间戳：1933398942. */
 static bool epoch_key(lar_slice t, size_t i) {
-    static const char *const names[] = {"ts",   "timestamp", "time",   "epoch",    "now",
-                                        "unix", "时间戳",    "時間戳", "unixtime", "millis"};
+    static const char *const names[] = {"ts",          "timestamp",   "time",   "epoch",     "now",
+                                        "unix",        "时间戳",      "時間戳", "unixtime",  "millis",
+                                        "generatedat", "requestedat", "sentat", "startedat", "updatedat"};
     static const char *const units[] = {"", "ms", "s", "us", "ns", "millis", "sec", "seconds", "milliseconds", "utc"};
     lar_key_front f;
     if (!lar_key_read(t, i, 0, &f) || !(f.sign || f.copula)) return false;
@@ -186,7 +187,7 @@ static bool key_word(const lar_scan_low_text *l, size_t *cut) {
     static const char *const strong[] = {"current", "today", "date and time", "当前", "當前", "现在",
                                          "現在",    "目前",  "今天",          "今日", "此刻"};
     static const char *const weak[] = {"time is", "date is", "时间", "時間", "日期", "时刻"};
-    static const char *const last[] = {"time", "date", "datetime", "timestamp", "clock", "ts"};
+    static const char *const last[] = {"it is", "it's", "time", "date", "datetime", "timestamp", "clock", "ts"};
     size_t best = SIZE_MAX;
     for (size_t k = 0; k < sizeof strong / sizeof *strong; k++) {
         size_t at = lar_scan_find(l, strong[k]);

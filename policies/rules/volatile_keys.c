@@ -185,6 +185,10 @@ static bool read_more(lar_slice t, size_t floor, lar_key_front *f) {
     while (f->at > stop && f->len + 3 <= LAR_KEY_BYTES_MAX) {
         size_t e = f->at;
         char c = t.ptr[e - 1];
+        if (c == 's' && e > stop + 2 && (t.ptr[e - 2] == '\'' || lar_scan_behind_text(t, e - 1, "’"))) {
+            f->at -= t.ptr[e - 2] == '\'' ? 2 : 4; /* user's ID */
+            continue;
+        }
         if (lar_scan_is_letter(c)) {
             put(f, c, e - 1);
             if (word_begins(t, e - 1, floor)) f->words |= UINT64_C(1) << (f->len - 1);
@@ -212,14 +216,14 @@ static bool read_more(lar_slice t, size_t floor, lar_key_front *f) {
 
 /* Which letters stand before the last one of a key, by the last one; the last characters of Chinese keys. Most words
  * are told apart from keys by these alone; a test holds both against the table. */
-static const char *const before_last[26] = {"ht",   "o",    "",      "aeinosw",     "bcdeghlmnstuvz",
+static const char *const before_last[26] = {"cht",  "o",    "",      "aeinosw",     "bcdeghlmnstuvz",
                                             "e",    "nos",  "cst",   "mr",          "",
-                                            "cs",   "ailr", "o",     "adeioru",     "npt",
+                                            "cs",   "ailr", "ov",    "adeioru",     "npt",
                                             "eimo", "ei",   "aeios", "adeklnprstu", "acefilnoprsux",
                                             "",     "en",   "o",     "eo",          "aceprt",
                                             ""};
 static const char16_t last_han[] =
-    u"下串了于交代件余值储元出剩区口号合名器址埠夹子存希库度录径忆态憶成戶户支改数數文有本机杖樹次步牌率用盐码称程稱符算箱者耗號行話識计记识试话費费轮量錄钥间額额餘驟骤";
+    u"下串了于交代件余例值储元出剩区口号合名器址埠夹子存希库度录径忆态憶成戶户支改数數文有本机杖樹次步点牌率用盐码称程稱符算箱者耗號行話識计记识试话費费轮量錄钥间額额餘驟骤";
 
 static bool han_ends_key(const char *p) {
     uint32_t c = (((uint32_t)p[0] & 0x0F) << 12) | (((uint32_t)p[1] & 0x3F) << 6) | ((uint32_t)p[2] & 0x3F);

@@ -352,8 +352,8 @@ static bool read_state(lar_slice t, const lar_key_front *f, const amount *a, lar
 
 static bool read_area(lar_slice t, const lar_key_front *f, const amount *a, lar_number *out) {
     bool sign = f->sign || f->copula, wide = lar_scan_is_wide(f->low[LAR_KEY_BYTES_MAX - 1]);
-    bool state = state_at(t, a->behind) || a->total || (a->unit == UNIT_PERCENT && (sign || wide)) ||
-                 (a->unit == UNIT_MONEY && (sign || wide));
+    bool state = state_at(t, a->behind) || a->total || with_bracket(t, a) != a->end ||
+                 (a->unit == UNIT_PERCENT && (sign || wide)) || (a->unit == UNIT_MONEY && (sign || wide));
     if (!state) return false;
     if (a->unit == UNIT_NONE) {
         bool large = a->grouped || a->scaled || a->total_value >= 1000;
@@ -519,7 +519,7 @@ static bool read_alone(lar_slice t, size_t i, amount a, lar_number *out) {
     if (ordinal_zh(t, i, &a, out)) return !speaks_of_limit(t, i) || lar_scan_behind_text(t, i, "第");
     if (meter(t, i, &a, out)) return !speaks_of_limit(t, i);
     size_t s = state_at(t, a.behind);
-    if (a.unit == UNIT_NONE && s && (a.grouped || a.scaled)) {
+    if (a.unit == UNIT_NONE && s && (a.grouped || a.scaled || a.value >= 1000)) {
         lar_volatile_class c;
         return share_of(t, a.start, a.end, &c) && !speaks_of_limit(t, i) && take(out, a.start, a.end, c);
     }

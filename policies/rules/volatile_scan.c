@@ -9,7 +9,7 @@
 #include "policies/rules/scan_text.h"
 #include "policies/rules/volatile_value.h"
 
-enum { GAP_MAX = 16, MISSES_PER_NUMBER = 8, EXAMPLE_REACH = 96 };
+enum { ROOTS = 4, ROOT_BYTES = 8, AGAIN_MAX = 8, GAP_MAX = 16, MISSES_PER_NUMBER = 8, EXAMPLE_REACH = 96 };
 
 typedef struct scan {
     lar_slice t;
@@ -17,6 +17,8 @@ typedef struct scan {
     size_t tried;           /* where a value was looked for last; SIZE_MAX at first */
     size_t word, word_upto; /* the word at the last digit: where it begins, and how far it was seen to go */
     uint32_t misses;
+    uint32_t again;         /* paths that were found once more */
+    lar_slice roots[ROOTS]; /* paths that were found, the newest first */
     lar_clock_budget *budget;
     lar_scan_place place;
 } scan;
@@ -223,6 +225,35 @@ static bool joins_word(char c) {
     }
 }
 
+static void remember_root(scan *s, const lar_volatile_span *span) {
+    if (span->class_id != LAR_VOLATILE_PATH || !span->key_word) return;
+    lar_slice path = lar_slice_of(s->t.ptr + span->start, span->end - span->start);
+    while (path.len > 1 && (path.ptr[path.len - 1] == '/' || path.ptr[path.len - 1] == '\\')) path.len--;
+    if (path.len < ROOT_BYTES || path.ptr[0] == '~') return;
+    memmove(s->roots + 1, s->roots, (ROOTS - 1) * sizeof *s->roots);
+    s->roots[0] = path;
+}
+
+/* A path that was found behind a key, again: the root of a tree of files, a file below it. */
+static bool at_root_again(scan *s, size_t i, lar_volatile_span *out) {
+    lar_slice t = s->t;
+    size_t b = t.ptr[i] == ':' ? i - (i > 0) : i;
+    if (b < s->floor || (b > 0 && lar_scan_is_alnum(t.ptr[b - 1]))) return false;
+    for (size_t k = 0; k < ROOTS && s->roots[k].len && s->again < AGAIN_MAX; k++) {
+        lar_slice root = s->roots[k];
+        if (!lar_slice_starts(lar_slice_of(t.ptr + b, t.len - b), root)) continue;
+        size_t e = lar_value_path(t, b, 0), n = b + root.len;
+        if (e < n || (e > n && t.ptr[n] != '/' && t.ptr[n] != '\\')) continue;
+        spend(s);
+        size_t label = lar_scan_sentence(t, lar_scan_line_before(t, b, 40, s->floor), b);
+        *out = (lar_volatile_span){.class_id = LAR_VOLATILE_PATH};
+        finish(s, out, label, b, e);
+        s->again++;
+        return true;
+    }
+    return false;
+}
+
 /* Where the word begins that the digit at i belongs to. Goes back over each byte once. */
 static size_t word_start(scan *s, size_t i) {
     size_t b = i, stop = s->floor > s->word_upto ? s->floor : s->word_upto;
@@ -275,9 +306,9 @@ static bool at_stop(scan *s, size_t i, size_t *next, lar_volatile_span *out) {
     int d;
     *next = i + 1;
     if (lar_clock_digit(s->t, i, &d)) return at_number(s, i, next, out);
-    if (c == '/') return at_path(s, i, out) || at_temporary(s, i, out);
+    if (c == '/') return at_path(s, i, out) || at_root_again(s, i, out) || at_temporary(s, i, out);
     if (at_sign(s, i, out)) return true;
-    return c == ':' && (at_local_port(s, i, out) || at_temporary(s, i, out));
+    return c == ':' && (at_local_port(s, i, out) || at_root_again(s, i, out) || at_temporary(s, i, out));
 }
 
 uint32_t lar_volatile_scan(lar_slice text, lar_volatile_span *spans, uint32_t room, lar_clock_budget *budget) {
@@ -291,7 +322,8 @@ uint32_t lar_volatile_scan(lar_slice text, lar_volatile_span *spans, uint32_t ro
         size_t next;
         bool found = at_stop(&s, i, &next, &spans[n]);
         i = next > s.floor ? next : s.floor;
-        if (!found) continue;
+        if (!found || spans[n].example) continue; /* room is for what can matter */
+        remember_root(&s, &spans[n]);
         bool cut = spans[n].end >= t.len && t.len < text.len; /* it may go on */
         if (!cut) n++;
     }

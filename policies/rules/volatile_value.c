@@ -168,11 +168,13 @@ static bool is_kind_word(lar_slice w) {
 
 static size_t read_name(lar_slice t, const lar_key_front *f, const lar_key *key) {
     bool anyhow = key->needs == LAR_KEY_ANY;
-    if (!f->sign && !f->quote && !anyhow) return 0;
+    if (!f->sign && !f->quote && !f->copula && !anyhow) return 0;
     size_t i = f->value, e = word_end(t, i, key->class_id == LAR_VOLATILE_PROCESS ? "-.:/@" : "-./@+");
     if (!e || e == i || e - i > NAME_MAX_BYTES || !ends_there(t, e)) return 0;
     if (f->quote && !lar_scan_at(t, e, f->quote) && f->quote != '\'') return 0;
     lar_slice w = lar_slice_of(t.ptr + i, e - i);
+    bool prose = !f->sign && !f->quote; /* "the host is down" */
+    if (prose && count(w).digits == 0) return 0;
     if (key->len == 4 && memcmp(key->text, "host", 4) == 0 && count(w).digits == 0)
         return 0; /* Host: api.example.com */
     return is_kind_word(w) ? 0 : e;
