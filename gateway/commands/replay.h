@@ -8,6 +8,7 @@
 #include "gateway/commands/request_log.h"
 #include "policies/cachesim.h"
 #include "policies/canon.h"
+#include "policies/price.h"
 
 /* argv begins behind the command's name. Exit codes: 0 done; 1 a record could not be read, or there was no request;
  * 2 usage, or a file that cannot be opened. */
@@ -46,7 +47,8 @@ typedef struct lar_replay_sums {
     lar_replay_count reported; /* by the providers, in logged responses that say how much they read from the cache */
     lar_replay_count exported; /* by lines of `larder export`, hits known */
     uint64_t exported_unknown; /* hits not known */
-    const char *price_model, *price_source, *price_date; /* of the last price that was used */
+    const lar_price *price; /* the last one that was used; NULL: none */
+    bool prices_mixed;      /* others were, too */
 } lar_replay_sums;
 
 extern const char *const lar_replay_turn_names[LAR_REPLAY_TURNS];

@@ -114,8 +114,8 @@ static void print_saved(const lar_replay_options *o, const lar_replay_sums *s, F
                       raw, 100 * by / raw);
     }
     (void)fprintf(to, "Money is an estimate over %" PRIu64 " of %" PRIu64 " requests, by the price of %s (%s, %s)%s.\n",
-                  s->priced, s->requests, s->price_model, s->price_source, s->price_date,
-                  o->price_as ? "" : " and those of other models named");
+                  s->priced, s->requests, s->price->model, s->price->source, s->price->date,
+                  s->prices_mixed ? " and those of the other models" : "");
 }
 
 static void print_recorded(const lar_replay_sums *s, FILE *to) {
@@ -219,6 +219,13 @@ bool lar_replay_print_json(const lar_replay_options *o, const lar_replay_sums *s
     cJSON_AddNumberToObject(j, "passed", (double)s->passed);
     cJSON_AddNumberToObject(j, "bad", (double)s->bad);
     cJSON_AddNumberToObject(j, "priced", (double)s->priced);
+    if (s->price) {
+        cJSON *price = cJSON_AddObjectToObject(j, "price");
+        cJSON_AddStringToObject(price, "model", s->price->model);
+        cJSON_AddStringToObject(price, "source", s->price->source);
+        cJSON_AddStringToObject(price, "date", s->price->date);
+        cJSON_AddBoolToObject(price, "mixed", s->prices_mixed);
+    }
     cJSON *providers = cJSON_AddArrayToObject(j, "providers");
     for (uint32_t i = 0; i < o->provider_count; i++)
         if (shown(s, i)) cJSON_AddItemToArray(providers, provider_json(o, s, i));

@@ -201,9 +201,8 @@ static lar_error one(run *r, const lar_log_request *q, lar_diag *d) {
     count_reported(r, q);
     if (a.price) {
         r->s->priced++;
-        r->s->price_model = a.price->model;
-        r->s->price_source = a.price->source;
-        r->s->price_date = a.price->date;
+        r->s->prices_mixed |= r->s->price && r->s->price != a.price;
+        r->s->price = a.price;
     }
     return LAR_OK;
 }
@@ -212,7 +211,8 @@ static lar_error one(run *r, const lar_log_request *q, lar_diag *d) {
 
 static void complain(const lar_log_request *q, lar_error e, const lar_diag *d) {
     const char *text = d->text[0] ? d->text : lar_error_text(e);
-    (void)fprintf(stderr, "larder: %s:%" PRIu64 ":", q->file, q->line);
+    (void)fprintf(stderr, "larder: %s:", q->file);
+    if (q->line) (void)fprintf(stderr, "%" PRIu64 ":", q->line);
     if (q->column) (void)fprintf(stderr, "%" PRIu64 ":", q->column);
     (void)fprintf(stderr, " %s\n", text);
 }

@@ -114,10 +114,9 @@ static void drop_read(lar_request_log *l) {
     l->text_at = 0;
 }
 
-/* A line over RECORD_MAX is read to its end and thrown away. */
-static lar_error skip_line(lar_request_log *l, lar_diag *d) {
-    const char *lf = NULL;
-    l->text_at = l->text.len;
+/* A line over RECORD_MAX is read to its end, which lies at `lf` if that is read already, and thrown away. */
+static lar_error skip_line(lar_request_log *l, const char *lf, lar_diag *d) {
+    if (!lf) l->text_at = l->text.len;
     while (!lf && !l->ended) {
         l->text.len = l->text_at = 0;
         lar_error e = read_more(l, d);
@@ -139,7 +138,7 @@ static lar_error next_line(lar_request_log *l, lar_slice *line, lar_diag *d) {
         if (!lf && l->ended && len == 0) return LAR_NOT_FOUND;
         if (lf || l->ended || len > RECORD_MAX) {
             l->line = ++l->lines;
-            if (len > RECORD_MAX) return skip_line(l, d);
+            if (len > RECORD_MAX) return skip_line(l, lf, d);
             *line = lar_slice_of(l->text.ptr + l->text_at, len);
             l->text_at += len + (lf ? 1 : 0);
             return LAR_OK;
