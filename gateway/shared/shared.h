@@ -70,7 +70,7 @@ void lar_shared_begin(lar_shared_ask *a);
 bool lar_shared_ask_start(lar_shared_ask *a, lar_arena *arena);
 /* on_done will not come; the answer still fills the local memory. Does nothing if none is under way. */
 void lar_shared_ask_cancel(lar_shared_ask *a);
-/* Cancelled because it took too long: for a time, growing with each such case, nothing is asked. */
+/* Cancelled because it took too long. From the second in a row on nothing is asked for a time that grows. */
 void lar_shared_ask_late(lar_shared_ask *a);
 
 #endif

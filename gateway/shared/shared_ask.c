@@ -200,8 +200,8 @@ void lar_shared_ask_late(lar_shared_ask *a) {
     lar_metrics_add(metrics_of(l), LAR_METRIC_SHARED_LATE_TOTAL, 1);
     uint64_t now = uv_now(l->loop);
     if (now < l->quiet_until_ms) return; /* of several that waited together one counts */
-    uint32_t quiet = (uint32_t)QUIET_MS_MIN << (l->late_count < 7 ? l->late_count : 7);
-    l->late_count++;
+    if (l->late_count++ == 0) return; /* one may be the machine's doing */
+    uint32_t quiet = (uint32_t)QUIET_MS_MIN << (l->late_count < 8 ? l->late_count - 2 : 7);
     l->quiet_until_ms = now + (quiet < QUIET_MS_MAX ? quiet : QUIET_MS_MAX);
 }
 

@@ -1,5 +1,6 @@
 /* Shared memory against a real server: what one larder puts another finds; the newer value wins on both; whatever
  * happens to the server, the local memory stays as good as it was. */
+#include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -327,7 +328,9 @@ static void stopped_server(void **state) {
     assert_true(end_ask(&w.b, one, 1));
     for (int i = 0; i < 5; i++) run_a_little(&w.loop);
     assert_int_equal(w.b.done, 0);
-    lar_shared_ask_late(&w.b.ask);       /* the request goes on */
+    lar_shared_ask_late(&w.b.ask); /* the request goes on */
+    assert_true(end_ask(&w.b, one, 1));
+    lar_shared_ask_late(&w.b.ask);
     assert_false(end_ask(&w.b, one, 1)); /* and the next one does not wait at all */
     assert_int_equal(kill(w.s.pid, SIGCONT), 0);
     RUN_UNTIL(&w.loop, end_has(&w.b, "k", "x")); /* the late answer is of use all the same */
@@ -397,6 +400,95 @@ static void cancelled_ask_is_silent(void **state) {
     lar_shared_ask_cancel(&w.b.ask);
     RUN_UNTIL(&w.loop, end_has(&w.b, "k", "x"));
     assert_int_equal(w.b.done, 0);
+    finish(&w);
+}
+
+/* -- several loops of one larder -------------------------------------------------------------------------------- */
+
+enum { ROUNDS = 200, KEYS = 8 };
+
+typedef struct worker {
+    pthread_t thread;
+    end *of;
+    uint32_t seed, answered;
+} worker;
+
+static void count_answer(void *owner, uint32_t changed) {
+    (void)changed;
+    ((worker *)owner)->answered++;
+}
+
+/* Puts and asks through a link of its own, on a loop of its own; no assertion of cmocka outside the main thread. */
+static void *work(void *arg) {
+    worker *w = arg;
+    uv_loop_t loop;
+    lar_arena arena;
+    lar_buf out;
+    uv_loop_init(&loop);
+    lar_arena_init(&arena, 1 << 20);
+    lar_buf_init(&out, 1 << 20);
+    lar_stream_scratch *scratch = malloc(sizeof *scratch);
+    lar_shared_link *link = lar_shared_link_new(w->of->shared, &loop, scratch);
+    lar_memory_ops ops = lar_shared_link_memory(link);
+    for (uint32_t i = 0; i < ROUNDS;) {
+        char name[16], value[16];
+        snprintf(name, sizeof name, "k%u", (w->seed + i) % KEYS);
+        snprintf(value, sizeof value, "%u.%u", w->seed, i);
+        lar_hash k = key_of(name);
+        lar_shared_ask ask = {.link = link, .on_done = count_answer, .owner = w};
+        lar_shared_begin(&ask);
+        out.len = 0;
+        (void)ops.get(ops.ctx, &k, &out);
+        ops.put(ops.ctx, &k, lar_slice_cstr(value));
+        uint32_t before = w->answered;
+        if (lar_shared_ask_start(&ask, &arena)) {
+            while (w->answered == before) (void)uv_run(&loop, UV_RUN_ONCE);
+            i++;
+        } else {
+            (void)uv_run(&loop, UV_RUN_NOWAIT); /* not connected yet */
+        }
+        lar_arena_reset(&arena, 4096);
+    }
+    lar_shared_link_close(link);
+    while (uv_run(&loop, UV_RUN_DEFAULT)) {}
+    lar_shared_link_free(link);
+    uv_loop_close(&loop);
+    lar_arena_release(&arena);
+    lar_buf_release(&out);
+    free(scratch);
+    return NULL;
+}
+
+static void loops_of_one_larder(void **state) {
+    world w;
+    worker workers[3];
+    (void)state;
+    begin(&w, (end_options){0}, (end_options){0});
+    for (uint32_t i = 0; i < 3; i++) {
+        workers[i] = (worker){.of = &w.a, .seed = i};
+        assert_int_equal(pthread_create(&workers[i].thread, NULL, work, &workers[i]), 0);
+    }
+    for (uint32_t i = 0; i < 3; i++) {
+        assert_int_equal(pthread_join(workers[i].thread, NULL), 0);
+        assert_int_equal(workers[i].answered, ROUNDS);
+    }
+    /* whoever was last, all have the same in the end */
+    for (uint32_t k = 0; k < KEYS; k++) {
+        char name[16];
+        snprintf(name, sizeof name, "k%u", k);
+        ASK(&w, &w.a, name);
+        SETTLE(&w, &w.a);
+        ASK(&w, &w.b, name);
+        lar_hash key = key_of(name);
+        lar_buf mine, other;
+        lar_buf_init(&mine, 64);
+        lar_buf_init(&other, 64);
+        assert_int_equal(w.a.local.get(w.a.local.ctx, &key, &mine), LAR_OK);
+        assert_int_equal(w.b.local.get(w.b.local.ctx, &key, &other), LAR_OK);
+        assert_true(lar_slice_eq(lar_buf_slice(&mine), lar_buf_slice(&other)));
+        lar_buf_release(&mine);
+        lar_buf_release(&other);
+    }
     finish(&w);
 }
 
@@ -522,6 +614,7 @@ int main(void) {
         cmocka_unit_test(full_server),
         cmocka_unit_test(many_keys),
         cmocka_unit_test(cancelled_ask_is_silent),
+        cmocka_unit_test(loops_of_one_larder),
         cmocka_unit_test(liars),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
