@@ -3,8 +3,8 @@
  * recalled -> splices.
  * Called by the gateway on a loop thread; pure but for the given memory; never blocks; all memory from the
  * request's arena but for one reused buffer. Invariants: 1. on any error `out` holds nothing and the body
- * goes on untouched. 2. assistant and tool segments are never edited. 3. in report mode the findings are
- * the same, nothing is edited, and what is learnt is what was really sent. */
+ * goes on untouched. 2. assistant and tool segments keep what they mean; only their form may change. 3. in report
+ * mode the findings are the same, nothing is edited, and what is learnt is what was really sent. */
 #include "policies/canon_state.h"
 
 enum { VALUE_BYTES_MAX = 64 * 1024 };
@@ -73,10 +73,13 @@ lar_error lar_canon_run(const lar_canon_in *in, lar_arena *arena, lar_canon_out 
     c->clocks = LAR_CLOCK_BUDGET;
     c->work_left = LAR_CANON_WORK_MAX;
     c->form_edits_left = LAR_CANON_FORM_EDITS_MAX;
-    c->scope = read_scope(c);
+    c->scope = out->scope = read_scope(c);
+    out->texts = in->texts;
     lar_buf_init(&c->value, VALUE_BYTES_MAX);
+    lar_json_forms_init(&c->forms, arena);
     lar_error e = run_stages(c);
     lar_buf_release(&c->value);
+    lar_json_forms_release(&c->forms);
     if (e) {
         *out = (lar_canon_out){.turn = in->view->turn};
         lar_splices_init(&out->splices, arena);

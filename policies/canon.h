@@ -60,6 +60,11 @@ typedef struct lar_memory_ops {
     void (*put)(void *ctx, const lar_hash *key, lar_slice value);
 } lar_memory_ops;
 
+/* Values end in a sum, so that a damaged one is as good as none. Put: a copy of the value with it, nothing if there is no
+ * memory for that. Get: appends the value; false if it is not there or damaged. */
+void lar_memory_put(const lar_memory_ops *m, const lar_hash *key, lar_slice value, lar_arena *arena);
+bool lar_memory_get(const lar_memory_ops *m, const lar_hash *key, lar_buf *out);
+
 typedef struct lar_finding {
     lar_rule rule;
     uint32_t node;               /* where: node of the tree */
@@ -86,6 +91,7 @@ typedef struct lar_canon_in {
     const lar_request_view *view;
     const lar_canon_options *options;
     const lar_memory_ops *memory; /* NULL: nothing is remembered, only rules that need no memory run */
+    const lar_memory_ops *texts;  /* bytes of answers and results (output.h); NULL: none are kept */
     lar_norm_cache *cache;        /* may be NULL */
     lar_hash scope;               /* tenant, upstream group; canon adds model and the body's session hints */
     const lar_hash_key *key;      /* of the installation, for fingerprints; NULL: none are made */
@@ -95,6 +101,7 @@ typedef struct lar_canon_in {
 typedef struct lar_canon_put {
     lar_hash key;
     lar_slice value; /* in the arena */
+    bool text;       /* it goes to `texts` */
 } lar_canon_put;
 
 /* Everything in it lives in the arena given to lar_canon_run. */
@@ -113,7 +120,10 @@ typedef struct lar_canon_out {
     uint32_t cut_count;
     uint64_t prompt_bytes, known_bytes;  /* of tools, system and messages as sent: all of it, and the part known */
     uint32_t recall_hits, recall_misses; /* look-ups in memory that found something, and that did not */
-    lar_canon_put *puts;                 /* what lar_canon_commit stores */
+    lar_hash scope;                    /* of all keys: that of `in`, the model, the body's session hints */
+    lar_hash context;                  /* what the conversation means up to the last message that is not the model's */
+    const lar_memory_ops *texts;       /* as it was in `in` */
+    lar_canon_put *puts;               /* what lar_canon_commit stores */
     uint32_t put_count;
 } lar_canon_out;
 

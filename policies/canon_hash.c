@@ -19,6 +19,7 @@ enum { TAG_STRING = 's', TAG_OTHER = 'v', TAG_ARRAY = 'a', TAG_OBJECT = 'o' };
 
 typedef struct memo_entry {
     lar_hash key, norm, exact;
+    lar_output_core core;
     uint32_t work;
     lar_clock_budget clocks; /* of a head segment: what it took to find that there is none */
     uint32_t text_node;      /* counted from the segment's node; NONE if it has no single text */
@@ -138,8 +139,14 @@ lar_error lar_canon_hash_tree(lar_canon *c, uint32_t node, lar_hash *norm, lar_h
         if (!c->scratch) return LAR_NO_MEMORY;
     }
     pair *of = c->scratch;
+    uint32_t fixed = c->fixed_count;
     for (uint32_t i = end; i-- > node;) {
         pair *p = &of[i - node];
+        if (fixed && c->fixed[fixed - 1].node == i) {
+            *p = (pair){c->fixed[fixed - 1].norm, c->fixed[fixed - 1].exact};
+            fixed--;
+            continue;
+        }
         switch (lar_json_kind_of(j, i)) {
         case LAR_JSON_OBJECT: *p = object_pair(c, i, of, node); break;
         case LAR_JSON_ARRAY: *p = array_pair(j, i, of, node); break;
@@ -323,6 +330,8 @@ static char memo_kind(const lar_canon *c, uint32_t segment) {
     if (segment < c->head_count) return 'S';
     if (segment < c->opening_end) return 'O';
     lar_role role = c->view->segments[segment].role;
+    if (role == LAR_ROLE_ASSISTANT) return (char)('a' + c->view->protocol); /* what its parts are depends on it */
+    if (role == LAR_ROLE_TOOL) return (char)('k' + c->view->protocol);
     return role == LAR_ROLE_USER || role == LAR_ROLE_SYSTEM ? 'U' : 'M';
 }
 
@@ -366,6 +375,7 @@ bool lar_canon_memo_get(lar_canon *c, uint32_t segment) {
     c->clocks.numbers -= m->clocks.numbers;
     s->norm = m->norm;
     s->exact = m->exact;
+    s->core = m->core;
     s->text_node = m->text_node == LAR_JSON_NONE ? LAR_JSON_NONE : seg->node + m->text_node;
     s->recipe = lar_arena_copy(c->arena, lar_slice_of((const char *)m->recipe, m->recipe_bytes));
     return s->recipe.ptr != NULL;
@@ -378,6 +388,7 @@ void lar_canon_memo_put(lar_canon *c, uint32_t segment) {
     memo_entry e = {.key = s->key,
                     .norm = s->norm,
                     .exact = s->exact,
+                    .core = s->core,
                     .work = s->work,
                     .clocks = s->clocks,
                     .recipe_bytes = (uint8_t)s->recipe.len};
@@ -387,8 +398,9 @@ void lar_canon_memo_put(lar_canon *c, uint32_t segment) {
 }
 
 lar_error lar_canon_hash_segment(lar_canon *c, uint32_t i) {
-    if (lar_canon_memo_get(c, i)) return LAR_OK;
     lar_role role = c->view->segments[i].role;
+    if (role == LAR_ROLE_ASSISTANT || role == LAR_ROLE_TOOL) return lar_canon_output_hash(c, i);
+    if (lar_canon_memo_get(c, i)) return LAR_OK;
     lar_canon_unit *units = NULL;
     uint32_t count = 0;
     lar_error e = LAR_OK;

@@ -7,6 +7,29 @@
 
 enum { SUM_BYTES = 8 };
 
+/* The value with its sum; ptr NULL: no memory. */
+static lar_slice seal(lar_slice value, lar_arena *arena) {
+    char *kept = lar_arena_alloc(arena, value.len + SUM_BYTES);
+    if (!kept) return (lar_slice){NULL, 0};
+    uint64_t sum = lar_hash_low(lar_hash_of(value));
+    if (value.len) memcpy(kept, value.ptr, value.len);
+    memcpy(kept + value.len, &sum, SUM_BYTES);
+    return lar_slice_of(kept, value.len + SUM_BYTES);
+}
+
+void lar_memory_put(const lar_memory_ops *m, const lar_hash *key, lar_slice value, lar_arena *arena) {
+    lar_slice kept = seal(value, arena);
+    if (kept.ptr) m->put(m->ctx, key, kept);
+}
+
+bool lar_memory_get(const lar_memory_ops *m, const lar_hash *key, lar_buf *out) {
+    size_t before = out->len;
+    if (m->get(m->ctx, key, out) != LAR_OK || out->len < before + SUM_BYTES) return false;
+    out->len -= SUM_BYTES;
+    uint64_t sum = lar_hash_low(lar_hash_of(lar_slice_of(out->ptr + before, out->len - before)));
+    return memcmp(out->ptr + out->len, &sum, SUM_BYTES) == 0;
+}
+
 lar_hash lar_canon_key(const lar_canon *c, char kind, lar_hash what) {
     char bytes[33];
     bytes[0] = kind;
@@ -20,20 +43,14 @@ bool lar_canon_get(lar_canon *c, char kind, lar_hash what) {
     if (!m) return false;
     lar_hash key = lar_canon_key(c, kind, what);
     c->value.len = 0;
-    bool found = m->get(m->ctx, &key, &c->value) == LAR_OK && c->value.len > SUM_BYTES;
-    if (found) {
-        c->value.len -= SUM_BYTES;
-        uint64_t sum = lar_hash_low(lar_hash_of(lar_buf_slice(&c->value)));
-        found = memcmp(c->value.ptr + c->value.len, &sum, SUM_BYTES) == 0;
-    }
+    bool found = lar_memory_get(m, &key, &c->value) && c->value.len > 0;
     if (found) c->out->recall_hits++;
     else c->out->recall_misses++;
     return found;
 }
 
-lar_error lar_canon_put_value(lar_canon *c, char kind, lar_hash what, lar_slice value) {
+lar_error lar_canon_put_one(lar_canon *c, lar_canon_put put) {
     lar_canon_out *o = c->out;
-    if (!c->in->memory) return LAR_OK;
     if (o->put_count == c->put_cap) {
         uint32_t cap = c->put_cap ? c->put_cap * 2 : 16;
         lar_canon_put *more = lar_arena_alloc(c->arena, cap * sizeof *more);
@@ -42,13 +59,15 @@ lar_error lar_canon_put_value(lar_canon *c, char kind, lar_hash what, lar_slice 
         o->puts = more;
         c->put_cap = cap;
     }
-    char *kept = lar_arena_alloc(c->arena, value.len + SUM_BYTES);
-    if (!kept) return LAR_NO_MEMORY;
-    uint64_t sum = lar_hash_low(lar_hash_of(value));
-    memcpy(kept, value.ptr, value.len);
-    memcpy(kept + value.len, &sum, SUM_BYTES);
-    o->puts[o->put_count++] = (lar_canon_put){lar_canon_key(c, kind, what), lar_slice_of(kept, value.len + SUM_BYTES)};
+    o->puts[o->put_count++] = put;
     return LAR_OK;
+}
+
+lar_error lar_canon_put_value(lar_canon *c, char kind, lar_hash what, lar_slice value) {
+    if (!c->in->memory) return LAR_OK;
+    lar_slice kept = seal(value, c->arena);
+    if (!kept.ptr) return LAR_NO_MEMORY;
+    return lar_canon_put_one(c, (lar_canon_put){.key = lar_canon_key(c, kind, what), .value = kept});
 }
 
 lar_error lar_canon_find(lar_canon *c, lar_finding f) {
@@ -69,6 +88,9 @@ lar_error lar_canon_find(lar_canon *c, lar_finding f) {
 }
 
 void lar_canon_commit(const lar_canon_out *out, const lar_memory_ops *memory) {
-    if (!memory) return;
-    for (uint32_t i = 0; i < out->put_count; i++) memory->put(memory->ctx, &out->puts[i].key, out->puts[i].value);
+    for (uint32_t i = 0; i < out->put_count; i++) {
+        const lar_canon_put *p = &out->puts[i];
+        const lar_memory_ops *to = p->text ? out->texts : memory;
+        if (to) to->put(to->ctx, &p->key, p->value);
+    }
 }

@@ -139,8 +139,14 @@ lar_error lar_canon_recall(lar_canon *c) {
     uint32_t deepest = find_deepest(c);
     bool same = deepest != LAR_JSON_NONE && lar_hash_eq(c->segments[deepest].known_sent, c->segments[deepest].sent);
     lar_error e = LAR_OK;
-    if (deepest != LAR_JSON_NONE && !(same && c->edit_mask == 0)) e = recall_forms(c, deepest);
+    bool untouched = same && c->edit_mask == 0; /* up to there */
+    if (deepest != LAR_JSON_NONE && !untouched) e = recall_forms(c, deepest);
     if (!e) e = lar_canon_opening_edit(c); /* a block goes behind what stands at the end of a text */
+    uint32_t from = untouched ? deepest + 1 : c->head_count;
+    c->out->context = lar_canon_context(c, c->view->segment_count);
+    if (!e) e = lar_rule_model_output(c, from, deepest);
+    if (!e) e = lar_rule_tool_result_form(c, from);
+    if (!e) e = lar_rule_reasoning_kept(c);
     if (!e && c->edit_mask) e = lar_canon_facts(c, deepest);
     if (e) return e;
     sent_up(c);

@@ -10,6 +10,7 @@
 #define LARDER_POLICIES_CANON_STATE_H
 
 #include "policies/canon.h"
+#include "policies/output.h"
 #include "policies/text.h"
 #include "policies/volatile_text.h"
 
@@ -57,6 +58,7 @@ typedef struct lar_canon_segment {
     uint32_t text_node;              /* its only text, or NONE */
     lar_hash key;                    /* of its bytes */
     uint32_t work;                   /* to hash it */
+    lar_output_core core;            /* of what the model or a tool wrote */
     lar_clock_budget clocks;         /* what looking for clocks in it took */
     bool known, fetched;
 } lar_canon_segment;
@@ -78,6 +80,12 @@ typedef struct lar_canon_tool {
     lar_splices edits;               /* of its descriptions, in order */
     lar_slice text; /* how it is sent: an object with members, without its marker; ptr NULL: the client's own bytes */
 } lar_canon_tool;
+
+/* What a node counts as in the hash of the tree around it. */
+typedef struct lar_canon_fixed {
+    uint32_t node;
+    lar_hash norm, exact;
+} lar_canon_fixed;
 
 typedef struct lar_canon {
     const lar_canon_in *in;
@@ -115,6 +123,11 @@ typedef struct lar_canon {
     size_t scratch_nodes;
     char *decoded;
     size_t decoded_bytes;
+    lar_output_part *parts; /* of the message that is being read */
+    lar_canon_fixed *fixed; /* for lar_canon_hash_tree; sorted by node */
+    uint32_t parts_room, fixed_count;
+    lar_json_forms forms;
+    lar_memory_ops texts;                      /* gets at once, puts with the other puts */
     lar_volatile_span *found;        /* room for LAR_CANON_FOUND_MAX */
     uint32_t swap_first, swap_count; /* units whose text counts with swap_mask in lar_canon_hash_tree */
     uint64_t swap_mask;
@@ -151,6 +164,21 @@ LAR_MUST_USE lar_error lar_canon_units_hash(lar_canon *c, uint32_t segment, lar_
 LAR_MUST_USE lar_error lar_canon_unit_norms(lar_canon *c, lar_canon_unit *u);
 /* Norm with the spans of `mask` masked. */
 LAR_MUST_USE lar_error lar_canon_unit_norm(lar_canon *c, lar_canon_unit *u, uint64_t mask, lar_hash *out);
+/* -- canon_output.c: what models and tools wrote --------------------------------------------------- */
+
+/* As lar_canon_hash_segment, of such a segment: arguments and results count in any form. */
+LAR_MUST_USE lar_error lar_canon_output_hash(lar_canon *c, uint32_t i);
+/* The chain of the last segment before `i` that is not the model's: what it answered there. */
+lar_hash lar_canon_context(const lar_canon *c, uint32_t i);
+/* Where the rules of output.h remember, for this request. */
+lar_output_memory lar_canon_output_memory(lar_canon *c);
+/* Reads the segment's parts into `m`, whose texts live in the arena. */
+LAR_MUST_USE lar_error lar_canon_output_read(lar_canon *c, uint32_t i, lar_output_message *m);
+/* Sends the segment as the record says, if it fits it whole: a finding of `rule`. The record may lie in c->value. */
+LAR_MUST_USE lar_error lar_canon_output_mend(lar_canon *c, uint32_t i, lar_slice record, lar_rule rule, bool *mended);
+/* Where the model's last words begin, which nothing may change: they are to be continued. */
+uint32_t lar_canon_output_end(const lar_canon *c);
+
 /* True if the segment is hashed: by the memo, or by its bytes alone, being over the bound on work. To be called for
  * all segments in their order. */
 bool lar_canon_memo_get(lar_canon *c, uint32_t segment);
@@ -180,6 +208,8 @@ LAR_MUST_USE lar_error lar_canon_tool_place(lar_canon *c, uint32_t place, const 
 lar_hash lar_canon_key(const lar_canon *c, char kind, lar_hash what);
 /* True if found; the value lies in c->value until the next get. */
 bool lar_canon_get(lar_canon *c, char kind, lar_hash what);
+/* Notes it; the value lies in the arena. */
+LAR_MUST_USE lar_error lar_canon_put_one(lar_canon *c, lar_canon_put put);
 LAR_MUST_USE lar_error lar_canon_put_value(lar_canon *c, char kind, lar_hash what, lar_slice value);
 LAR_MUST_USE lar_error lar_canon_find(lar_canon *c, lar_finding f);
 
@@ -239,6 +269,11 @@ LAR_MUST_USE lar_error lar_rule_tool_form(lar_canon *c, lar_canon_tool *tools, u
 /* LR004: gives a segment with one text the remembered form `want`. */
 LAR_MUST_USE lar_error lar_rule_text_form(lar_canon *c, uint32_t segment, lar_slice want);
 
+/* LR011, LR012, LR013: what models and tools wrote. `from`: the segments before it are sent as they were. `deepest`:
+ * last segment known, or NONE. */
+LAR_MUST_USE lar_error lar_rule_model_output(lar_canon *c, uint32_t from, uint32_t deepest);
+LAR_MUST_USE lar_error lar_rule_tool_result_form(lar_canon *c, uint32_t from);
+LAR_MUST_USE lar_error lar_rule_reasoning_kept(lar_canon *c);
 /* LR014: marks where the client of Anthropic's API has none; behind all other edits. */
 LAR_MUST_USE lar_error lar_rule_cache_breakpoints(lar_canon *c);
 

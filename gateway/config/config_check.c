@@ -94,6 +94,12 @@ static lar_error check_edition(lar_loader *l) {
     return e ? lar_fail(e, l->diag, "out of memory for the configuration") : fail_row(l, "edition", why);
 }
 
+static lar_error check_output(lar_loader *l) {
+    const lar_config *c = l->config;
+    if (!c->output_on_disk || (*c->store_dir && c->output_bytes_max)) return LAR_OK;
+    return fail_row(l, "canon.output_on_disk", *c->store_dir ? "canon.output_bytes is 0" : "store.dir is not set");
+}
+
 /* An origin is scheme://host[:port] and nothing else (RFC 6454 6.1): "null" or a path would never match one. */
 static lar_error check_cors(lar_loader *l) {
     lar_slice word;
@@ -234,6 +240,7 @@ lar_error lar_loader_check(lar_loader *l) {
         return fail_row(l, "canon.scope_header", "is not the name of a header field");
     lar_error e = check_rules(l);
     if (!e) e = check_edition(l);
+    if (!e) e = check_output(l);
     if (!e) e = check_cors(l);
     if (!e) e = check_hosts(l);
     if (!e) e = check_admin(l);

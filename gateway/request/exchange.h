@@ -94,6 +94,7 @@ struct lar_exchange {
     lar_usage usage;
     bool copy_given_up; /* JSON: the copy grew too large */
     bool paused;        /* the upstream is not read: the client is slower */
+    struct lar_output *output; /* what is gathered of a stream to be remembered, or NULL */
 
     /* the account */
     lar_journal_record record;
@@ -161,6 +162,13 @@ void lar_exchange_on_head(lar_exchange *x);
 void lar_exchange_on_body(lar_exchange *x, lar_slice data);
 void lar_exchange_on_end(lar_exchange *x);
 void lar_exchange_on_cut(lar_exchange *x, lar_error e, const char *detail);
+/* remember_output.c: the head of an answer to be relayed is there; an event of its stream; the stream is whole, or the
+ * answer in one piece, which x->usage has just read; nothing more is gathered. */
+void lar_exchange_watch_output(lar_exchange *x);
+void lar_exchange_output_event(lar_exchange *x, const lar_sse_event *e);
+void lar_exchange_output_whole(lar_exchange *x);
+void lar_exchange_output_body(lar_exchange *x);
+void lar_exchange_forget_output(lar_exchange *x);
 /* finish.c: answers a small reply of larder's own; `fields` are whole field lines. Finishes as `how`. */
 void lar_exchange_answer(lar_exchange *x, int status, const char *fields, lar_slice body, lar_ending how);
 /* finish.c: answers an error of larder's own (nothing sent yet), or in the stream (head sent). Then finishes. */

@@ -109,6 +109,7 @@ static void settle(lar_exchange *x, lar_ending how) {
     atomic_fetch_sub_explicit(&g->buffered_bytes, (long long)x->budget_bytes, memory_order_relaxed);
     if (x->answer_whole) lar_lease_release(&x->lease);
     else lar_lease_cancel(&x->lease);
+    lar_exchange_forget_output(x);
     x->set->users--;
     x->set = NULL;
     lar_exchange_move(x, EXCHANGE_DONE);

@@ -53,6 +53,7 @@ typedef struct lar_gateway {
     lar_store *store;       /* NULL: no journal, no memory on disk */
     lar_memory_ops memory;  /* of this process; requests use their loop's */
     lar_shared *shared;     /* NULL: memory is not shared */
+    lar_memory_ops texts;   /* of answers; get NULL: none are kept */
     lar_log *log;
     lar_metrics *metrics;
     pthread_mutex_t lock;

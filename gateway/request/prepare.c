@@ -112,6 +112,7 @@ static void canonicalise(lar_exchange *x, const lar_canon_options *options) {
     lar_canon_in in = {.view = &x->view,
                        .options = options,
                        .memory = x->loop->memory.get ? &x->loop->memory : NULL,
+                       .texts = g->texts.get ? &g->texts : NULL,
                        .cache = lar_loop_norm_cache(x->loop, x->set),
                        .scope = scope_hash(x),
                        .key = g->store ? lar_store_key(g->store) : NULL,

@@ -148,6 +148,7 @@ void lar_exchange_on_head(lar_exchange *x) {
         /* before the client hears of the answer: its next request may go to another larder */
         if (x->loop->shared) lar_shared_link_flush(x->loop->shared);
     }
+    lar_exchange_watch_output(x);
     lar_exchange_wait(x, x->relay == RELAY_SSE ? x->upstream->first_event_timeout_ms : x->upstream->idle_timeout_ms);
     lar_error e = lar_exchange_copy_head(x, h->status);
     /* an event stream may lose an event on the way: its length is not the upstream's */
@@ -225,6 +226,7 @@ static void end_held(lar_exchange *x) {
         answer_as_error(x, body);
         return;
     }
+    lar_exchange_output_body(x);
     if (end_head(x, (int64_t)body.len) != LAR_OK) {
         lar_exchange_fail(x, LAR_NO_MEMORY, "");
         return;
@@ -241,6 +243,8 @@ typedef enum verdict { VERDICT_FORWARD, VERDICT_DROP, VERDICT_LAST, VERDICT_ANSW
 static verdict judge(lar_exchange *x, const lar_sse_event *e) {
     if (e->comment_only) return VERDICT_FORWARD;
     lar_usage_kind kind = lar_usage_event(&x->usage, x->view.protocol, e->type, e->data);
+    lar_exchange_output_event(x, e);
+    if (x->usage.done) lar_exchange_output_whole(x);
     if (x->state == EXCHANGE_DRAIN) return VERDICT_DROP;
     if (!x->head_sent && x->usage.error_seen && !x->usage.content_seen && e->data.len && e->data.ptr[0] == '{') {
         answer_as_error(x, e->data);
@@ -330,6 +334,7 @@ static void end_events(lar_exchange *x) {
         return;
     }
     if (v == VERDICT_DROP) x->held.len = 0;
+    lar_exchange_output_whole(x);
     if (flush_events(x, LAR_SLICE(""), PUT_END))
         lar_exchange_finish(x, u->error_seen && !u->done ? LAR_END_UPSTREAM_ERROR : LAR_END_COMPLETE, CLIENT_KEEP);
 }
@@ -375,7 +380,10 @@ void lar_exchange_on_end(lar_exchange *x) {
     case RELAY_HOLD: end_held(x); return;
     case RELAY_SSE: end_events(x); return;
     case RELAY_JSON:
-        if (x->copy.len) lar_usage_body(&x->usage, x->view.protocol, lar_buf_slice(&x->copy));
+        if (x->copy.len) {
+            lar_usage_body(&x->usage, x->view.protocol, lar_buf_slice(&x->copy));
+            lar_exchange_output_body(x);
+        }
         break;
     case RELAY_RAW: break;
     }
@@ -387,6 +395,7 @@ void lar_exchange_on_end(lar_exchange *x) {
 void lar_exchange_on_cut(lar_exchange *x, lar_error e, const char *detail) {
     if (x->relay == RELAY_SSE && (x->usage.finished || x->usage.done) &&
         x->head_sent) { /* all there was to say was said (S-11 c) */
+        lar_exchange_output_whole(x);
         x->held.len = 0;
         if (flush_events(x, LAR_SLICE(""), PUT_END)) lar_exchange_finish(x, LAR_END_COMPLETE, CLIENT_KEEP);
         return;

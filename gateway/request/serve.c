@@ -13,6 +13,7 @@
 
 #include "base/ensure.h"
 #include "gateway/net/listener.h"
+#include "gateway/recall/output_texts.h"
 #include "gateway/recall/volatile_memory.h"
 #include "gateway/request/admin.h"
 #include "gateway/request/gateway.h"
@@ -33,6 +34,7 @@ typedef struct serve {
     lar_generation *cert_from; /* whose tls.cert and tls.key are in force; NULL: plain HTTP, until the end */
     cert_marks cert_seen;      /* how these files were when they were read last */
     lar_volatile_memory *volatile_memory;
+    lar_output_texts *output_texts;
     lar_admin *admin;
     lar_loop *loops;
     uint32_t loops_open, loops_running;
@@ -272,6 +274,15 @@ static lar_error open_shared(serve *s, lar_diag *d) {
     return lar_shared_new(&o, &s->g.shared, d);
 }
 
+static lar_error open_texts(serve *s, lar_diag *d) {
+    const lar_config *c = s->g.boot;
+    if (c->output_bytes_max == 0) return LAR_OK;
+    s->output_texts = lar_output_texts_new(c->output_bytes_max, c->output_on_disk ? &s->g.memory : NULL);
+    if (!s->output_texts) return lar_fail(LAR_NO_MEMORY, d, "memory of answers");
+    s->g.texts = lar_output_texts_ops(s->output_texts);
+    return LAR_OK;
+}
+
 static uint32_t loop_count(const lar_config *c) {
     if (c->threads) return c->threads;
     long n = sysconf(_SC_NPROCESSORS_ONLN);
@@ -345,6 +356,7 @@ static void release_all(serve *s) {
     lar_tls_context_unref(g->listener_tls);
     lar_shared_free(g->shared);
     if (g->store) lar_store_close(g->store);
+    lar_output_texts_free(s->output_texts);
     lar_volatile_memory_free(s->volatile_memory);
     (void)pthread_mutex_destroy(&g->lock);
     lar_metrics_free(g->metrics);
@@ -389,6 +401,7 @@ lar_error lar_serve_run(lar_config *c, lar_diag *d) {
     if (!e) e = read_cert(c, &s->g.listener_tls, d);
     if (!e) e = open_store(s, d);
     if (!e) e = open_shared(s, d);
+    if (!e) e = open_texts(s, d);
     if (!e) e = open_admin(s, d);
     if (!e) {
         warn_of_open_doors(&s->g);

@@ -12,7 +12,8 @@
 #include "demo_json.h"
 
 bool demo_kind_find(const char *name, demo_kind *out) {
-    static const char *const names[] = {"clean", "clock", "billing", "tool_order", "text_form", "mixed", "schema_keys"};
+    static const char *const names[] = {"clean",     "clock", "billing",     "tool_order",
+                                        "text_form", "mixed", "schema_keys", "arguments_rewritten"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         if (strcmp(name, names[i]) != 0) continue;
         *out = (demo_kind)i;
@@ -117,7 +118,10 @@ static bool open_up(open_container *c, lar_slice value, uint32_t depth, uint64_t
     return true;
 }
 
-void demo_kind_shuffle(lar_slice value, uint64_t *random, lar_buf *out) {
+/* "," and ":" without blanks behind them, or with. */
+typedef enum blanks { BLANKS_NONE, BLANKS_SOME } blanks;
+
+static void print_shuffled(lar_slice value, uint64_t *random, blanks between, lar_buf *out) {
     static const char *const border[2][2] = {{"[", "]"}, {"{", "}"}};
     open_container stack[SHUFFLE_DEPTH_MAX + 1];
     uint32_t depth = 0;
@@ -129,8 +133,40 @@ void demo_kind_shuffle(lar_slice value, uint64_t *random, lar_buf *out) {
             demo_put(out, lar_slice_cstr(border[stack[--depth].object][1]));
         if (!depth) return;
         open_container *c = &stack[depth - 1];
-        if (c->next) DEMO_PUT(out, ", ");
-        if (c->object) demo_putf(out, "\"%.*s\": ", LAR_FMT(c->keys[c->next]));
+        const char *blank = between == BLANKS_SOME ? " " : "";
+        if (c->next) demo_putf(out, ",%s", blank);
+        if (c->object) demo_putf(out, "\"%.*s\":%s", LAR_FMT(c->keys[c->next]), blank);
         value = c->values[c->next++];
     }
+}
+
+void demo_kind_shuffle(lar_slice value, uint64_t *random, lar_buf *out) {
+    print_shuffled(value, random, BLANKS_SOME, out);
+}
+
+/* Appends the text with what is not ASCII as \u escapes; it stands in strings only. */
+static void put_ascii(lar_slice text, lar_buf *out) {
+    const char *end = text.ptr + text.len;
+    for (const char *p = text.ptr; p < end;) {
+        const unsigned char *u = (const unsigned char *)p;
+        uint32_t n = demo_utf8_len(p, end), c = u[0];
+        if (n < 2) {
+            demo_put(out, lar_slice_of(p++, 1));
+            continue;
+        }
+        c &= 0xFFu >> (n + 1);
+        for (uint32_t i = 1; i < n; i++) c = c << 6 | (u[i] & 63u);
+        if (c < 0x10000) demo_putf(out, "\\u%04x", c);
+        else demo_putf(out, "\\u%04x\\u%04x", 0xD800 + ((c - 0x10000) >> 10), 0xDC00 + (c & 0x3FF));
+        p += n;
+    }
+}
+
+void demo_kind_print_anew(lar_slice text, uint64_t *random, lar_buf *out) {
+    lar_buf plain;
+    lar_buf_init(&plain, (size_t)16 << 20);
+    print_shuffled(text, random, demo_random(random, 2) ? BLANKS_SOME : BLANKS_NONE, &plain);
+    if (demo_random(random, 2)) put_ascii(lar_buf_slice(&plain), out);
+    else demo_put(out, lar_buf_slice(&plain));
+    lar_buf_release(&plain);
 }

@@ -15,7 +15,8 @@ typedef enum demo_kind {
     DEMO_KIND_TOOL_ORDER, /* tools in another order each time */
     DEMO_KIND_TEXT_FORM,  /* now and then a BOM, CR LF, blanks at the end */
     DEMO_KIND_MIXED,      /* several clients, each sloppy in one of the four ways above */
-    DEMO_KIND_SCHEMA_KEYS /* members of tools in another order each time */
+    DEMO_KIND_SCHEMA_KEYS, /* members of tools in another order each time */
+    DEMO_KIND_ARGUMENTS    /* arguments of calls parsed and printed anew each time */
 } demo_kind;
 
 bool demo_kind_find(const char *name, demo_kind *out);
@@ -40,5 +41,8 @@ void demo_kind_system(demo_kind kind, lar_slice text, const demo_moment *m, uint
 
 /* Appends the JSON text with the members of every object in a random order; ", " and ": " between. */
 void demo_kind_shuffle(lar_slice value, uint64_t *random, lar_buf *out);
+
+/* Appends the JSON text as another program would print it: shuffled, with or without blanks, escaped or not. */
+void demo_kind_print_anew(lar_slice text, uint64_t *random, lar_buf *out);
 
 #endif

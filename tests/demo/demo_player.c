@@ -22,7 +22,8 @@ enum { MESSAGES_MAX = 512, TOOLS_MAX = 64, FAULTS_SHOWN = 20 };
 static const char usage_text[] =
     "demo_player --url http://HOST:PORT/v1 [options] conversations.jsonl...\n"
     "  --also URL         another gateway: each second request goes there\n"
-    "  --kind KIND        clean, clock, billing, tool_order, text_form, mixed, schema_keys (default clean)\n"
+    "  --kind KIND        clean, clock, billing, tool_order, text_form, mixed, schema_keys,\n"
+    "                     arguments_rewritten (default clean)\n"
     "  --control URL      the demo upstream itself: recorded answers are planned there before each call\n"
     "  --reset            forget the upstream's cache and log first (needs --control)\n"
     "  --check-bodies     look at what reached the upstream: clean bodies must be the same byte for byte, in the\n"
@@ -52,6 +53,8 @@ typedef struct player {
     demo_system_out system;
     demo_response response, log;
     lar_buf kept; /* values of this turn, each ended by a zero byte */
+    lar_buf sent; /* text and calls of each message of the model, as this client sent it */
+    size_t sent_at[MESSAGES_MAX + 1];
     uint32_t turn;
 } player;
 
@@ -80,7 +83,7 @@ static bool has_role(lar_slice m, const char *role) {
 
 static void put_system(player *p, const conversation *v, lar_slice m, const demo_moment *at) {
     demo_kind kind = demo_kind_of(p->o.kind, v->index);
-    if (kind == DEMO_KIND_CLEAN || kind == DEMO_KIND_TOOL_ORDER || kind == DEMO_KIND_SCHEMA_KEYS) {
+    if (kind == DEMO_KIND_CLEAN || kind == DEMO_KIND_TOOL_ORDER || kind >= DEMO_KIND_SCHEMA_KEYS) {
         demo_put(&p->body, m);
         return;
     }
@@ -112,6 +115,28 @@ static void put_tools(player *p, const conversation *v) {
     DEMO_PUT(&p->body, "]");
 }
 
+static void gather(lar_slice m, lar_buf *out);
+
+/* A message of the model as this client returns it. */
+static void put_answer(player *p, const conversation *v, lar_slice m) {
+    size_t from = p->body.len;
+    lar_slice rest = m, call;
+    demo_json_iter it = demo_json_open(demo_json_get(m, "tool_calls"));
+    while (demo_kind_of(p->o.kind, v->index) == DEMO_KIND_ARGUMENTS && demo_json_next(&it, NULL, &call)) {
+        lar_slice old = demo_json_get(demo_json_get(call, "function"), "arguments");
+        lar_buf_reset(&p->text, 1u << 20);
+        lar_buf_reset(&p->want, 1u << 20);
+        demo_json_text(old, &p->text);
+        if (!demo_json_is_object(lar_buf_slice(&p->text))) continue;
+        demo_kind_print_anew(lar_buf_slice(&p->text), &p->random, &p->want);
+        demo_put(&p->body, lar_slice_of(rest.ptr, (size_t)(old.ptr - rest.ptr)));
+        demo_json_quote(&p->body, lar_buf_slice(&p->want));
+        rest = lar_slice_of(old.ptr + old.len, (size_t)(rest.ptr + rest.len - old.ptr) - old.len);
+    }
+    demo_put(&p->body, rest);
+    gather(lar_slice_of(p->body.ptr + from, p->body.len - from), &p->sent);
+}
+
 /* The request whose answer was message `upto`. */
 static void build(player *p, const conversation *v, uint32_t upto, const demo_moment *at) {
     lar_buf_reset(&p->body, 4u << 20);
@@ -119,11 +144,15 @@ static void build(player *p, const conversation *v, uint32_t upto, const demo_mo
     DEMO_PUT(&p->body, "{\"model\": ");
     demo_put(&p->body, v->model);
     DEMO_PUT(&p->body, ", \"messages\": [");
+    lar_buf_reset(&p->sent, 4u << 20);
     for (uint32_t i = 0; i < upto; i++) {
         if (i) DEMO_PUT(&p->body, ", ");
+        p->sent_at[i] = p->sent.len;
         if (i == 0 && has_role(v->messages[0], "system")) put_system(p, v, v->messages[0], at);
+        else if (has_role(v->messages[i], "assistant")) put_answer(p, v, v->messages[i]);
         else demo_put(&p->body, v->messages[i]);
     }
+    p->sent_at[upto] = p->sent.len;
     DEMO_PUT(&p->body, "], \"temperature\": 0.30, \"seed\": 9007199254740993");
     if (v->tool_count) put_tools(p, v);
     if (p->o.stream) DEMO_PUT(&p->body, ", \"stream\": true, \"stream_options\": {\"include_usage\": true}");
@@ -254,6 +283,27 @@ static bool holds_tool(lar_slice got, lar_slice tool) {
     return false;
 }
 
+/* A message of the model, whole: what the model wrote, or what the client sent. */
+static bool is_whole(player *p, lar_slice got, lar_slice recorded, uint32_t i) {
+    lar_buf_reset(&p->want, 1u << 20);
+    gather(got, &p->want);
+    lar_slice sent = lar_slice_of(p->sent.ptr + p->sent_at[i], p->sent_at[i + 1] - p->sent_at[i]);
+    if (lar_slice_eq(lar_buf_slice(&p->want), sent)) return true;
+    lar_buf_reset(&p->plan, 1u << 20);
+    gather(recorded, &p->plan);
+    return lar_slice_eq(lar_buf_slice(&p->want), lar_buf_slice(&p->plan));
+}
+
+static void check_answers(player *p, const conversation *v, uint32_t call, uint32_t upto) {
+    lar_slice m;
+    uint32_t i = 0;
+    demo_json_iter it = demo_json_open(demo_json_get(lar_buf_slice(&p->text), "messages"));
+    for (; demo_json_next(&it, NULL, &m) && i < upto; i++)
+        if (has_role(m, "assistant") && !is_whole(p, m, v->messages[i], i))
+            fault(p, v, call, "a message is neither the model's nor the client's");
+    if (i != upto) fault(p, v, call, "a message is missing");
+}
+
 static void check_parts(player *p, const conversation *v, uint32_t call, uint32_t upto) {
     lar_slice got = lar_buf_slice(&p->text);
     if (!demo_json_is_object(got)) {
@@ -262,7 +312,8 @@ static void check_parts(player *p, const conversation *v, uint32_t call, uint32_
     }
     for (uint32_t i = 0; i < upto; i++) {
         lar_slice m = v->messages[i];
-        if ((has_role(m, "assistant") || has_role(m, "tool")) && !holds(got, m))
+        bool free_form = has_role(m, "assistant") && demo_kind_of(p->o.kind, v->index) == DEMO_KIND_ARGUMENTS;
+        if ((has_role(m, "assistant") || has_role(m, "tool")) && !free_form && !holds(got, m))
             fault(p, v, call, "a message of the model or a tool changed");
         lar_slice content = demo_json_get(m, "content");
         if (!has_role(m, "user") || !demo_json_is_string(content)) continue;
@@ -271,6 +322,7 @@ static void check_parts(player *p, const conversation *v, uint32_t call, uint32_
     }
     for (uint32_t i = 0; i < v->tool_count; i++)
         if (!holds_tool(got, v->tools[i])) fault(p, v, call, "a tool changed");
+    check_answers(p, v, call, upto);
     if (!holds_kept(p, got)) fault(p, v, call, "the clock's value is lost");
 }
 
@@ -463,7 +515,7 @@ static void print_sums(const player *p) {
 
 int main(int argc, char **argv) {
     player p = {.o = parse(argc, argv)};
-    lar_buf *const scratch[] = {&p.body, &p.plan, &p.text, &p.want, &p.system.text, &p.system.kept, &p.kept};
+    lar_buf *const scratch[] = {&p.body, &p.plan, &p.text, &p.want, &p.system.text, &p.system.kept, &p.kept, &p.sent};
     for (size_t i = 0; i < sizeof scratch / sizeof scratch[0]; i++) lar_buf_init(scratch[i], FILE_MAX);
     demo_response_init(&p.response);
     demo_response_init(&p.log);

@@ -85,6 +85,7 @@ void harness_memory_damage(harness_memory *m, unsigned seed) {
 
 void harness_init(harness *h) {
     *h = (harness){.memory = harness_memory_new(),
+                   .texts = harness_memory_new(),
                    .cache = lar_norm_cache_new(4096),
                    .options = {.mode = LAR_CANON_ON, .rules_off = lar_rules_off_default()}};
     lar_json_init(&h->json);
@@ -95,6 +96,7 @@ void harness_init(harness *h) {
 
 void harness_release(harness *h) {
     harness_memory_free(h->memory);
+    harness_memory_free(h->texts);
     lar_norm_cache_free(h->cache);
     lar_json_release(&h->json);
     lar_arena_release(&h->arena);
@@ -147,6 +149,7 @@ static char *run(harness *h, lar_protocol p, lar_slice body, size_t *len, bool c
     lar_canon_in in = {.view = &view,
                        .options = &h->options,
                        .memory = harness_memory_ops(h->memory),
+                       .texts = harness_memory_ops(h->texts),
                        .cache = h->cache,
                        .scope = h->scope,
                        .key = h->key,
@@ -159,3 +162,46 @@ static char *run(harness *h, lar_protocol p, lar_slice body, size_t *len, bool c
 
 char *harness_send(harness *h, lar_protocol p, lar_slice body, size_t *len) { return run(h, p, body, len, true); }
 char *harness_try(harness *h, lar_protocol p, lar_slice body, size_t *len) { return run(h, p, body, len, false); }
+
+static lar_output_memory output_memory(harness *h, lar_arena *arena) {
+    return (lar_output_memory){.scope = h->out.scope,
+                               .context = h->out.context,
+                               .forms = harness_memory_ops(h->memory),
+                               .texts = harness_memory_ops(h->texts),
+                               .arena = arena,
+                               .reasoning = !(h->options.rules_off >> LAR_RULE_LR013 & 1)};
+}
+
+void harness_answer(harness *h, lar_protocol p, lar_slice body) {
+    lar_json j;
+    lar_arena arena;
+    lar_json_limits limits = LAR_JSON_LIMITS_DEFAULT;
+    lar_json_init(&j);
+    lar_arena_init(&arena, 64u << 20);
+    lar_output_memory m = output_memory(h, &arena);
+    if (lar_json_parse(&j, body, &limits, NULL) == LAR_OK) lar_output_remember_body(&j, p, &m);
+    lar_arena_release(&arena);
+    lar_json_release(&j);
+}
+
+void harness_stream(harness *h, lar_protocol p, lar_slice lines, harness_lines kind) {
+    lar_arena arena;
+    lar_arena_init(&arena, 64u << 20);
+    lar_output_memory m = output_memory(h, &arena);
+    lar_output *o = lar_output_new(p, m.reasoning);
+    while (lines.len) {
+        const char *nl = memchr(lines.ptr, '\n', lines.len);
+        size_t n = nl ? (size_t)(nl - lines.ptr) : lines.len;
+        lar_slice data = lar_slice_of(lines.ptr, n), type = {"", 0};
+        const char *blank = kind == HARNESS_TYPES ? memchr(data.ptr, ' ', n) : NULL;
+        if (blank) {
+            type = lar_slice_of(data.ptr, (size_t)(blank - data.ptr));
+            data = lar_slice_of(blank + 1, n - type.len - 1);
+        }
+        lar_output_event(o, type, data);
+        lines = lar_slice_of(lines.ptr + n + (nl ? 1 : 0), lines.len - n - (nl ? 1 : 0));
+    }
+    lar_output_remember(o, &m);
+    lar_output_free(o);
+    lar_arena_release(&arena);
+}

@@ -3,6 +3,7 @@
 #define LARDER_TESTS_CANON_HARNESS_H
 
 #include "policies/canon.h"
+#include "policies/output.h"
 
 typedef struct harness_memory harness_memory;
 
@@ -15,7 +16,7 @@ void harness_memory_damage(harness_memory *m, unsigned seed);
 
 /* One gateway's worth of state. */
 typedef struct harness {
-    harness_memory *memory;
+    harness_memory *memory, *texts;
     lar_norm_cache *cache;
     lar_json json;
     lar_arena arena;
@@ -33,5 +34,11 @@ void harness_release(harness *h);
 char *harness_send(harness *h, lar_protocol p, lar_slice body, size_t *len);
 /* The same, but nothing is remembered: as if the upstream had refused it. */
 char *harness_try(harness *h, lar_protocol p, lar_slice body, size_t *len);
+
+/* The model's answer to the last request goes by, in one piece, and is remembered. */
+void harness_answer(harness *h, lar_protocol p, lar_slice body);
+/* The same as a stream: the data of events, one a line; `types`: each is "type data". */
+typedef enum harness_lines { HARNESS_DATA, HARNESS_TYPES } harness_lines;
+void harness_stream(harness *h, lar_protocol p, lar_slice lines, harness_lines kind);
 
 #endif

@@ -1,6 +1,7 @@
 /* Runs the examples in docs/rules: each page's blocks are requests, in order, with the bodies to be sent.
  *   ```json same [protocol]     goes upstream byte for byte
  *   ```json before [protocol]   followed by ```json after
+ *   ```json answer [protocol]   what the model answered to the request before it
  * A word on=LR000 turns on a rule that is off by default, for that request.
  * A heading (###) starts with an empty memory. Argument: the folder. */
 #include <dirent.h>
@@ -68,6 +69,9 @@ static int run_page(FILE *f, const char *name) {
             assert_non_null(sent);
             assert_string_equal(sent, b.ptr);
             assert_true(h.out.rules_fired >> lar_rule_find(lar_slice_of(name, 5)) & 1);
+        } else if (strncmp(line + 8, "answer", 6) == 0) {
+            assert_non_null(sent);
+            harness_answer(&h, protocol_of(line), lar_buf_slice(&b));
         } else {
             free(sent);
             h.options.rules_off = rules_off_of(line);
