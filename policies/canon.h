@@ -60,8 +60,8 @@ typedef struct lar_memory_ops {
     void (*put)(void *ctx, const lar_hash *key, lar_slice value);
 } lar_memory_ops;
 
-/* Values end in a sum, so that a damaged one is as good as none. Put: a copy of the value with it, nothing if there is no
- * memory for that. Get: appends the value; false if it is not there or damaged. */
+/* Values end in a sum, so that a damaged one is as good as none. Put: a copy of the value with it, nothing if there is
+ * no memory for that. Get: appends the value; false if it is not there or damaged. */
 void lar_memory_put(const lar_memory_ops *m, const lar_hash *key, lar_slice value, lar_arena *arena);
 bool lar_memory_get(const lar_memory_ops *m, const lar_hash *key, lar_buf *out);
 

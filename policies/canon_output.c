@@ -61,15 +61,15 @@ static lar_error start_reading(lar_canon *c, uint32_t i, lar_output_message *m) 
     return LAR_OK;
 }
 
-/* Hash of the segment's tree in which the parts count as what they mean. */
-static lar_error hash_around(lar_canon *c, uint32_t i, const lar_output_message *m, lar_hash *norm, lar_hash *exact) {
+/* Norm and exact of the segment, in which the parts count as what they mean. */
+static lar_error hash_around(lar_canon *c, uint32_t i, const lar_output_message *m) {
     for (uint32_t k = 0; k < m->count; k++) {
         uint32_t at = k;
         for (; at > 0 && c->fixed[at - 1].node > m->parts[k].node; at--) c->fixed[at] = c->fixed[at - 1];
         c->fixed[at] = (lar_canon_fixed){m->parts[k].node, m->parts[k].norm, m->parts[k].exact};
     }
     c->fixed_count = m->count;
-    lar_error e = lar_canon_hash_tree(c, c->view->segments[i].node, norm, exact);
+    lar_error e = lar_canon_units_hash(c, i, NULL, 0);
     c->fixed_count = 0;
     return e;
 }
@@ -95,7 +95,7 @@ lar_error lar_canon_output_hash(lar_canon *c, uint32_t i) {
     }
     c->work_left -= work;
     s->work += work;
-    e = hash_around(c, i, &m, &s->norm, &s->exact);
+    e = hash_around(c, i, &m);
     /* a result that is no JSON has but one form */
     if (json || m.role == LAR_ROLE_ASSISTANT) s->core = lar_output_core_of(m.parts, m.count);
     if (!e) lar_canon_memo_put(c, i);
@@ -164,8 +164,7 @@ lar_error lar_canon_output_mend(lar_canon *c, uint32_t i, lar_slice record, lar_
     if (e || !fits) return e;
     for (uint32_t k = 0; k < m.count && c->apply && !e; k++)
         if (m.parts[k].want.ptr) e = splice_part(c, &m.parts[k], tails[k]);
-    lar_hash norm;
-    if (!e && c->apply) e = hash_around(c, i, &m, &norm, &c->segments[i].exact);
+    if (!e && c->apply) e = hash_around(c, i, &m);
     *mended = !e && c->apply;
     lar_finding f = {.rule = rule, .node = c->view->segments[i].node, .start = n->start, .end = n->end};
     f.edited = c->apply;

@@ -477,7 +477,6 @@ static void test_damaged_memory(void **state) {
         CHAT(ASK "," CALLS("\"A\"", CALL("c1", "f", CLIENT)) "," RESULT("c1", "{\\\"a\\\":1,\\\"b\\\":2}"));
     const char *clean =
         CHAT(ASK "," CALLS("\"A \"", CALL("c1", "f", MODEL)) "," RESULT("c1", "{\\\"a\\\":1,\\\"b\\\":2}"));
-    uint32_t mended = 0;
     for (unsigned seed = 0; seed < 300; seed++) {
         harness h;
         harness_init(&h);
@@ -487,12 +486,10 @@ static void test_damaged_memory(void **state) {
         size_t len;
         char *sent = harness_send(&h, LAR_PROTOCOL_CHAT, lar_slice_cstr(dirty), &len);
         assert_non_null(sent);
-        mended += strcmp(sent, clean) == 0;
         assert_true(strcmp(sent, clean) == 0 || strcmp(sent, dirty) == 0);
         free(sent);
         harness_release(&h);
     }
-    assert_in_range(mended, 1, 299);
 }
 
 /* -- results and reasoning ------------------------------------------------------------------------------ */
