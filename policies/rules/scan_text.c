@@ -10,8 +10,8 @@ void lar_scan_lower(lar_slice t, size_t b, size_t e, lar_scan_low_text *out) {
     for (size_t i = 0; i < out->len; i++) out->bytes[i] = lar_scan_low(t.ptr[b + i]);
 }
 
-static size_t find_from(const lar_scan_low_text *l, const char *word, size_t i) {
-    size_t n = strlen(word);
+size_t lar_scan_find(const lar_scan_low_text *l, const char *word) {
+    size_t n = strlen(word), i = 0;
     while (i + n <= l->len) {
         const char *p = memchr(l->bytes + i, word[0], l->len - n + 1 - i);
         if (!p) break;
@@ -22,14 +22,21 @@ static size_t find_from(const lar_scan_low_text *l, const char *word, size_t i) 
     return SIZE_MAX;
 }
 
-size_t lar_scan_find(const lar_scan_low_text *l, const char *word) { return find_from(l, word, 0); }
-
-bool lar_scan_has_word(const lar_scan_low_text *l, const char *word) {
+static bool word_stands_at(const lar_scan_low_text *l, size_t i, const char *word) {
+    if (l->bytes[i] != word[0]) return false; /* nearly always decided here */
     size_t n = strlen(word);
-    for (size_t i = 0; (i = find_from(l, word, i)) != SIZE_MAX; i++) {
-        if (lar_scan_is_wide(word[0])) return true;
-        bool left = i == 0 || !lar_scan_is_letter(l->bytes[i - 1]);
-        if (left && (i + n == l->len || !lar_scan_is_letter(l->bytes[i + n]))) return true;
+    if (l->len - i < n || memcmp(l->bytes + i, word, n) != 0) return false;
+    return lar_scan_is_wide(word[0]) || i + n == l->len || !lar_scan_is_letter(l->bytes[i + n]);
+}
+
+bool lar_scan_has_any(const lar_scan_low_text *l, const char *const *words, size_t count) {
+    for (size_t i = 0; i < l->len; i++) {
+        bool letter = lar_scan_is_letter(l->bytes[i]);
+        if (!letter && ((unsigned char)l->bytes[i] & 0xC0) != 0xC0) continue;
+        if (letter && i > 0 && lar_scan_is_letter(l->bytes[i - 1])) continue;
+        for (size_t k = 0; k < count; k++) {
+            if (word_stands_at(l, i, words[k])) return true;
+        }
     }
     return false;
 }
@@ -73,7 +80,8 @@ bool lar_scan_speaks_of_example(const lar_scan_low_text *l) {
     for (size_t k = 0; k < sizeof words / sizeof *words; k++) {
         if (lar_scan_find(l, words[k]) != SIZE_MAX) return true;
     }
-    return lar_scan_has_word(l, "default") || lar_scan_has_word(l, "for instance");
+    static const char *const whole[] = {"default", "for instance"};
+    return lar_scan_has_any(l, whole, 2);
 }
 
 /* -- where nothing is a state ------------------------------------------------------------------------ */

@@ -51,8 +51,8 @@ typedef struct lar_scan_low_text {
 void lar_scan_lower(lar_slice t, size_t b, size_t e, lar_scan_low_text *out);
 /* Where the word stands; SIZE_MAX if nowhere. */
 size_t lar_scan_find(const lar_scan_low_text *l, const char *word);
-/* The same, not inside a longer word. */
-bool lar_scan_has_word(const lar_scan_low_text *l, const char *word);
+/* Whether one of the words stands there, not inside a longer one. In one pass. */
+bool lar_scan_has_any(const lar_scan_low_text *l, const char *const *words, size_t count);
 /* The last sentence end in [b, e): the offset behind it and its blanks; b if there is none. */
 size_t lar_scan_sentence(lar_slice t, size_t b, size_t e);
 /* Where the last `reach` bytes before e begin that lie on e's line and not before floor, at a character's border. */

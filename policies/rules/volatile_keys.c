@@ -27,6 +27,7 @@ const lar_key *lar_key_table(uint32_t *count) {
 /* Behind the key's name in "<name attributes>": e is behind '>'. 0 if it is no opening tag. */
 static size_t tag_name_end(lar_slice t, size_t e, size_t floor) {
     size_t most = e - floor > TAG_MAX ? e - TAG_MAX : floor;
+    if (e >= floor + 2 && t.ptr[e - 2] == ' ') return 0; /* "a > b" */
     for (size_t i = e - 1; i-- > most;) {
         char c = t.ptr[i];
         if (c == '\n' || c == '>' || c == '/') return 0;
@@ -137,10 +138,10 @@ static size_t skip_phrase(lar_slice t, size_t e, size_t floor) {
     static const char *const phrases[] = {" for this ", " in this ", " of this ", " for the ", " of the ", " on this "};
     size_t b = e, stop = e - floor > PHRASE_MAX ? e - PHRASE_MAX : floor;
     while (b > stop && lar_scan_is_letter(t.ptr[b - 1])) b--;
-    if (b == e) return e;
+    if (b == e || b < floor + 2 || t.ptr[b - 1] != ' ' || !lar_scan_among(t.ptr[b - 2], "se")) return e;
     for (size_t k = 0; k < sizeof phrases / sizeof *phrases; k++) {
         size_t n = strlen(phrases[k]);
-        if (b >= floor + n && lar_scan_behind_text(t, b, phrases[k])) return b - n;
+        if (b > floor + n && lar_scan_behind_text(t, b, phrases[k])) return b - n;
     }
     return e;
 }
@@ -237,6 +238,7 @@ static bool han_ends_key(const char *p) {
 }
 
 static bool may_end_key(lar_slice t, size_t e, size_t floor) {
+    if (e <= floor) return false;
     char c = t.ptr[e - 1];
     if (lar_scan_is_wide(c)) return han_before(t, e, floor) && han_ends_key(t.ptr + e - 3);
     if (!lar_scan_is_letter(c)) return lar_scan_among(c, "_*-.' "); /* words are read behind it */

@@ -170,9 +170,7 @@ static bool speaks_of_limit(lar_slice t, size_t value) {
     if (zh != SIZE_MAX) memcpy(low.bytes + zh, "      ", 6);
     size_t compact = lar_scan_find(&low, "until auto");
     if (compact != SIZE_MAX) memcpy(low.bytes + compact, "     ", 5);
-    for (size_t k = 0; k < sizeof words / sizeof *words; k++) {
-        if (lar_scan_has_word(&low, words[k])) return true;
-    }
+    if (lar_scan_has_any(&low, words, sizeof words / sizeof *words)) return true;
     return memchr(low.bytes, '<', low.len) && (memchr(low.bytes, '>', low.len) == NULL);
 }
 
@@ -301,17 +299,12 @@ static bool share_of(lar_slice t, size_t value, size_t behind, lar_volatile_clas
     if (nl) e = (size_t)(nl - t.ptr);
     lar_scan_low_text low;
     lar_scan_lower(t, lar_scan_line_before(t, value, LAR_SCAN_LOW_MAX - AFTER_MAX, 0), e, &low);
-    for (size_t k = 0; k < sizeof memory / sizeof *memory; k++) {
-        if (!lar_scan_has_word(&low, memory[k])) continue;
+    if (lar_scan_has_any(&low, memory, sizeof memory / sizeof *memory)) {
         *class_id = LAR_VOLATILE_METER;
         return true;
     }
-    for (size_t k = 0; k < sizeof context / sizeof *context; k++) {
-        if (!lar_scan_has_word(&low, context[k])) continue;
-        *class_id = LAR_VOLATILE_BUDGET;
-        return true;
-    }
-    return false;
+    *class_id = LAR_VOLATILE_BUDGET;
+    return lar_scan_has_any(&low, context, sizeof context / sizeof *context);
 }
 
 static bool take(lar_number *out, size_t start, size_t end, lar_volatile_class class_id) {
@@ -476,8 +469,8 @@ static bool read_by_shape(lar_slice t, const lar_key_front *f, const lar_key *ke
 
 bool lar_number_read(lar_slice t, const lar_key_front *f, const lar_key *key, lar_number *out) {
     amount a;
-    if (!read_amount(t, f->value, &a) || speaks_of_limit(t, f->value)) return false;
-    if (!read_by_shape(t, f, key, &a, out)) return false;
+    if (!read_amount(t, f->value, &a) || !read_by_shape(t, f, key, &a, out)) return false;
+    if (speaks_of_limit(t, f->value)) return false;
     if (a.behind > out->end) out->behind = a.behind;
     return true;
 }

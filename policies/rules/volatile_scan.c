@@ -122,7 +122,7 @@ static size_t value_behind(lar_slice t, size_t i) {
         if (t.ptr[i] == '\\' && i + 1 < t.len && t.ptr[i + 1] == '\\') break; /* of a share */
         i++;
     }
-    for (size_t k = 0; k < 2 && i + 3 <= t.len; k++) {
+    for (size_t k = 0; k < 2 && i + 3 <= t.len && lar_scan_is_wide(t.ptr[i]); k++) {
         static const char *const open[] = {"“", "「", "‘", "（"};
         for (size_t o = 0; o < 4; o++) i += lar_scan_at_text(t, i, open[o]) ? 3 : 0;
     }
@@ -151,6 +151,7 @@ static bool at_sign(scan *s, size_t i, lar_volatile_span *out) {
     size_t n = lar_scan_is_wide(t.ptr[i]) ? 3 : 1;
     if (i <= s->floor) return false;
     char before = t.ptr[i - 1];
+    if (t.ptr[i] == '>' && before == ' ') return false;
     if (!ends_key(before) && !(t.ptr[i] == '>' && (lar_scan_is_digit(before) || before == '-'))) return false;
     if (t.ptr[i] == ':' && i + 1 < t.len && lar_scan_among(t.ptr[i + 1], "\\/") && lar_scan_is_letter(before) &&
         (i < 2 || !lar_scan_is_alnum(t.ptr[i - 2])))
@@ -264,7 +265,8 @@ static size_t word_start(scan *s, size_t i) {
     if (b < s->floor) b = s->floor;
     while (b < i && lar_scan_among(s->t.ptr[b], "-.,/@+")) b++;
     static const char *const money[] = {"¥", "￥", "€", "£"};
-    for (size_t k = 0; k < 4 && b == i; k++) {
+    bool wide = b == i && b > s->floor && lar_scan_is_wide(s->t.ptr[b - 1]);
+    for (size_t k = 0; k < 4 && b == i && wide; k++) {
         if (lar_scan_behind_text(s->t, b, money[k]) && b - strlen(money[k]) >= s->floor) b -= strlen(money[k]);
     }
     return b;
