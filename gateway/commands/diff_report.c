@@ -79,11 +79,25 @@ static void print_end(const lar_diff *d, const lar_diff_end *e, const char *name
     lar_buf_release(&p);
 }
 
+/* Both part in a message of the model, at the same place: two requests alone do not show what it wrote. */
+static bool models_own(const lar_diff *d) {
+    const lar_diff_end *a = &d->a, *b = &d->b;
+    return a->node != LAR_JSON_NONE && b->node != LAR_JSON_NONE && a->segment == b->segment &&
+           a->segment != LAR_JSON_NONE && a->view.segments[a->segment].role == LAR_ROLE_ASSISTANT &&
+           b->view.segments[b->segment].role == LAR_ROLE_ASSISTANT;
+}
+
 static void print_mending(const lar_diff *d, FILE *to) {
     if (d->classed) {
         char name[WHERE_BYTES];
         class_name(d, name);
         (void)fprintf(to, "class  %s: %s\n", name, lar_volatile_row_of(d->class_id)->text);
+    }
+    if (!d->mended_by && models_own(d)) {
+        (void)fputs("mended by  LR011 model_output, if the model's answer went through larder: it is sent as it was "
+                    "answered\n",
+                    to);
+        return;
     }
     if (!d->mended_by) {
         (void)fprintf(to, "mended by  no rule%s\n",
@@ -198,6 +212,7 @@ bool lar_diff_print_json(const lar_diff *d, FILE *to) {
     cJSON *rules = cJSON_AddArrayToObject(j, "mended_by");
     for (int r = 0; r < LAR_RULE_COUNT; r++)
         if (d->mended_by >> r & 1) cJSON_AddItemToArray(rules, cJSON_CreateString(lar_rule_id((lar_rule)r)));
+    cJSON_AddBoolToObject(j, "in_model_output", d->kind == LAR_DIFF_TEXT && models_own(d));
     if (d->kind == LAR_DIFF_TEXT) {
         cJSON_AddNumberToObject(j, "mended_shared_tokens", d->mended_shared);
         cJSON_AddNumberToObject(j, "mended_tokens", d->mended_tokens);

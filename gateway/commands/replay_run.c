@@ -194,6 +194,7 @@ static lar_error one(run *r, const lar_log_request *q, lar_diag *d) {
     if (!e && sent.edited) e = render(r, SENT, sent.body, &a, d);
     if (!e) e = simulate(r, SENT, sent.edited ? SENT : RAW, &a);
     if (e) return e;
+    if (q->answer != LAR_JSON_NONE) lar_rehearsal_answer(r->rehearsal, q->answer_json, q->answer);
     r->s->requests++;
     r->s->answers += q->answer != LAR_JSON_NONE;
     r->s->timed += q->time_ms != 0;

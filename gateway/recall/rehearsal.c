@@ -5,9 +5,12 @@
 #include "gateway/recall/rehearsal.h"
 
 #include <stdlib.h>
+#include <string.h>
 
+#include "gateway/recall/output_texts.h"
 #include "gateway/recall/volatile_memory.h"
 #include "policies/history.h"
+#include "policies/output.h"
 
 enum { ARENA_MAX = 1 << 30, ARENA_KEEP = 4 << 20, BODY_KEEP = 4 << 20, MEMO_ENTRIES = 1 << 14 };
 #define MEMORY_DEFAULT (64u << 20)
@@ -15,11 +18,17 @@ enum { ARENA_MAX = 1 << 30, ARENA_KEEP = 4 << 20, BODY_KEEP = 4 << 20, MEMO_ENTR
 struct lar_rehearsal {
     lar_canon_options options;
     lar_volatile_memory *memory;
-    lar_memory_ops ops;
+    lar_output_texts *texts;
+    lar_memory_ops ops, texts_ops;
     lar_norm_cache *cache;
     lar_json json;
     lar_arena arena;
     lar_buf mended, sent;
+    lar_protocol protocol; /* of the last request */
+    lar_hash scope, context;
+    bool ran; /* the rules read it */
+    lar_json answer;
+    lar_buf answer_text;
 };
 
 lar_rehearsal *lar_rehearsal_new(uint64_t rules_off, uint64_t memory_bytes) {
@@ -30,24 +39,31 @@ lar_rehearsal *lar_rehearsal_new(uint64_t rules_off, uint64_t memory_bytes) {
     lar_arena_init(&r->arena, ARENA_MAX);
     lar_buf_init(&r->mended, UINT32_MAX);
     lar_buf_init(&r->sent, UINT32_MAX);
+    lar_json_init(&r->answer);
+    lar_buf_init(&r->answer_text, LAR_OUTPUT_ANSWER_MAX + 64);
+    r->texts = lar_output_texts_new(memory_bytes ? memory_bytes : MEMORY_DEFAULT, NULL);
     r->memory = lar_volatile_memory_new(memory_bytes ? memory_bytes : MEMORY_DEFAULT);
     r->cache = lar_norm_cache_new(MEMO_ENTRIES);
-    if (!r->memory || !r->cache) {
+    if (!r->memory || !r->texts || !r->cache) {
         lar_rehearsal_free(r);
         return NULL;
     }
     r->ops = lar_volatile_memory_ops(r->memory);
+    r->texts_ops = lar_output_texts_ops(r->texts);
     return r;
 }
 
 void lar_rehearsal_free(lar_rehearsal *r) {
     if (!r) return;
     lar_volatile_memory_free(r->memory);
+    lar_output_texts_free(r->texts);
     lar_norm_cache_free(r->cache);
     lar_json_release(&r->json);
     lar_arena_release(&r->arena);
     lar_buf_release(&r->mended);
     lar_buf_release(&r->sent);
+    lar_json_release(&r->answer);
+    lar_buf_release(&r->answer_text);
     free(r);
 }
 
@@ -87,6 +103,7 @@ static void canonicalise(lar_rehearsal *r, const lar_request_view *v, int64_t no
     lar_canon_in in = {.view = v,
                        .options = &r->options,
                        .memory = &r->ops,
+                       .texts = &r->texts_ops,
                        .cache = r->cache,
                        .scope = lar_hash_of(LAR_SLICE("rehearsal")),
                        .now_ms = now_ms};
@@ -97,6 +114,9 @@ static void canonicalise(lar_rehearsal *r, const lar_request_view *v, int64_t no
         out->edited = true;
     }
     lar_canon_commit(&canon, &r->ops);
+    r->ran = true;
+    r->scope = canon.scope;
+    r->context = canon.context;
     out->rules_fired |= canon.rules_fired;
     out->rules_seen |= canon.rules_seen;
     out->edits += canon.splices.count;
@@ -108,8 +128,38 @@ lar_error lar_rehearsal_send(lar_rehearsal *r, const lar_rehearsal_request *q, l
     lar_request_view v;
     *out = (lar_rehearsed){.body = q->body};
     lar_arena_reset(&r->arena, ARENA_KEEP);
+    r->ran = false;
+    r->protocol = q->protocol;
     lar_error e = read_view(r, q->body, q->protocol, &v, d);
     if (!e) e = mend(r, q->protocol, &v, out, d);
     if (!e) canonicalise(r, &v, q->now_ms, out);
     return e;
+}
+
+/* A whole response around the message, as the gateway would have read it. */
+static lar_error wrap(lar_rehearsal *r, lar_slice message) {
+    static const struct {
+        const char *front, *behind;
+    } around[LAR_PROTOCOL_COUNT] = {
+        [LAR_PROTOCOL_CHAT] = {"{\"choices\":[{\"message\":", "}]}"}, [LAR_PROTOCOL_RESPONSES] = {"{\"output\":", "}"}};
+    const char *front = around[r->protocol].front, *behind = around[r->protocol].behind;
+    lar_buf *b = &r->answer_text;
+    lar_buf_reset(b, BODY_KEEP);
+    lar_error e = front ? lar_buf_add(b, front, strlen(front)) : LAR_OK;
+    if (!e) e = lar_buf_add_slice(b, message);
+    return e || !behind ? e : lar_buf_add(b, behind, strlen(behind));
+}
+
+void lar_rehearsal_answer(lar_rehearsal *r, const lar_json *j, uint32_t node) {
+    uint64_t off = r->options.rules_off;
+    lar_diag ignored;
+    lar_output_memory m = {.scope = r->scope,
+                           .context = r->context,
+                           .forms = off >> LAR_RULE_LR011 & 1 ? NULL : &r->ops,
+                           .texts = &r->texts_ops,
+                           .arena = &r->arena,
+                           .reasoning = !(off >> LAR_RULE_LR013 & 1)};
+    if (!r->ran || (!m.forms && !m.reasoning) || wrap(r, lar_json_raw(j, node)) != LAR_OK) return;
+    if (lar_json_parse(&r->answer, lar_buf_slice(&r->answer_text), NULL, &ignored) != LAR_OK) return;
+    lar_output_remember_body(&r->answer, r->protocol, &m);
 }

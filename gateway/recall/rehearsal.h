@@ -31,4 +31,8 @@ void lar_rehearsal_free(lar_rehearsal *r);
 LAR_MUST_USE lar_error lar_rehearsal_send(lar_rehearsal *r, const lar_rehearsal_request *q,
                                           lar_rehearsed *out, lar_diag *d);
 
+/* What the model answered to the last request: a message, or an array of items (lar_log_request). It is remembered as
+ * the gateway would have (LR011, LR013). */
+void lar_rehearsal_answer(lar_rehearsal *r, const lar_json *j, uint32_t node);
+
 #endif

@@ -111,6 +111,10 @@ def mended(larder):
         check("mended by  " + rule in text, text)
     d, text = larder.compare(chat(LONG, "one question"), chat(LONG, "another question"))
     check(d["mended_by"] == [] and d["class"] is None and "mended by  no rule" in text, d)
+    said = [dict(chat(LONG), messages=chat(LONG)["messages"] + [{"role": "assistant", "content": None, "tool_calls": [
+        {"id": "c", "type": "function", "function": {"name": "f", "arguments": a}}]}]) for a in ('{"a":1}', '{"a": 1}')]
+    d, text = larder.compare(*said)
+    check(d["in_model_output"] and "LR011 model_output, if the model's answer went through" in text, text)
     d, _ = larder.compare(chat(LONG * 4, "one"), chat(LONG * 4, "two"))
     check(d["hit_tokens"] == d["shared_tokens"] // 128 * 128 >= 1024, d)
 

@@ -158,7 +158,14 @@ def billing(body, n, rng):
         body["messages"][0]["content"]
 
 
-KINDS = [None, clock, clock_behind, shuffled_tools, other_line_ends, billing]
+def printed_anew(body, n, rng):
+    for m in body["messages"]:
+        for c in m.get("tool_calls") or []:
+            arguments = json.loads(c["function"]["arguments"])
+            c["function"]["arguments"] = json.dumps(arguments, indent=rng.choice([None, 1]), ensure_ascii=rng.random() < 0.5)
+
+
+KINDS = [None, clock, clock_behind, shuffled_tools, other_line_ends, billing, printed_anew]
 
 
 # -- the program --------------------------------------------------------------------------------------
