@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "gateway/commands/fields.h"
 #include "gateway/commands/present.h"
 #include "gateway/commands/query.h"
 #include "gateway/commands/tally.h"
@@ -30,6 +31,8 @@ typedef struct stats {
     lar_tally all, turns[TURNS];
     uint64_t endings[LAR_END_COUNT];
     uint64_t seen[LAR_RULE_COUNT], edited[LAR_RULE_COUNT];
+    uint64_t predicted, predicted_hit, drift_over, drift_under; /* requests with both known; tokens */
+    uint64_t recall_hits, recall_misses;
     uint64_t damaged;
     int64_t first_ms, last_ms;
     lar_groups *models, *upstreams, *tenants;
@@ -38,6 +41,17 @@ typedef struct stats {
 /* -- adding ------------------------------------------------------------------------------------------- */
 
 static int turn_of(uint32_t turn) { return turn < 3 ? (int)turn : turn <= 5 ? 3 : turn <= 10 ? 4 : 5; }
+
+static void add_prediction(stats *s, const lar_journal_record *r) {
+    int64_t drift = lar_fields_drift(r);
+    s->recall_hits += r->recall_hits;
+    s->recall_misses += r->recall_misses;
+    if (!r->prompt_bytes || drift == LAR_TOKENS_UNKNOWN) return;
+    s->predicted++;
+    s->predicted_hit += (uint64_t)r->predicted_hit;
+    if (drift > 0) s->drift_over += (uint64_t)drift;
+    else s->drift_under += (uint64_t)-drift;
+}
 
 static bool add_record(void *ctx, uint64_t seq, const lar_journal_record *r) {
     stats *s = ctx;
@@ -54,6 +68,7 @@ static bool add_record(void *ctx, uint64_t seq, const lar_journal_record *r) {
         lar_tally_add(&s->turns[turn_of(r->turn)], r, price);
     }
     s->endings[r->ending]++;
+    add_prediction(s, r);
     for (int i = 0; i < LAR_RULE_COUNT; i++) {
         s->seen[i] += (r->rules_seen | r->rules_fired) >> i & 1;
         s->edited[i] += r->rules_fired >> i & 1;
@@ -140,6 +155,13 @@ static void print_totals(stats *s) {
     (void)printf("tokens    prompt %" PRIu64 ", hit %" PRIu64 ", miss %" PRIu64 " (written %" PRIu64
                  "), output %" PRIu64 "\n",
                  n->prompt, n->hit, n->miss, n->write, n->output);
+    if (s->predicted)
+        (void)printf("predicted hit %" PRIu64 " of %" PRIu64 " requests; not reported %" PRIu64
+                     ", reported beyond %" PRIu64 "\n",
+                     s->predicted_hit, s->predicted, s->drift_over, s->drift_under);
+    if (s->recall_hits || s->recall_misses)
+        (void)printf("recall    %" PRIu64 " look-ups found something, %" PRIu64 " nothing\n", s->recall_hits,
+                     s->recall_misses);
     int64_t p50 = lar_samples_at(&n->ttft, 0.50), p95 = lar_samples_at(&n->ttft, 0.95);
     lar_present_duration(p50, first);
     lar_present_duration(p95, last);
@@ -334,6 +356,12 @@ static int print_json(stats *s) {
         (void)cJSON_AddStringToObject(o, "last", time);
     }
     if (o) json_u64(o, "damaged", s->damaged);
+    if (o) json_u64(o, "predicted_requests", s->predicted);
+    if (o) json_u64(o, "predicted_hit_tokens", s->predicted_hit);
+    if (o) json_u64(o, "drift_over_tokens", s->drift_over);
+    if (o) json_u64(o, "drift_under_tokens", s->drift_under);
+    if (o) json_u64(o, "recall_hits", s->recall_hits);
+    if (o) json_u64(o, "recall_misses", s->recall_misses);
     if (o) json_groups(o, "models", s->models, JSON_PRICED);
     if (o) json_groups(o, "upstreams", s->upstreams, JSON_PLAIN);
     if (o) json_groups(o, "tenants", s->tenants, JSON_PLAIN);

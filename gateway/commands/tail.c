@@ -22,7 +22,8 @@ enum { POLL_MS = 200, LINES_MAX = 1000000, LINE_BYTES_MAX = 32768 };
 static const char usage[] =
     "usage: larder tail --store DIR [options]\n"
     "Prints the last journal records, oldest first: time, route > upstream, model, status, ending, turn,\n"
-    "tokens, hit rate, times, the rules that edited, and seen: those that only found something.\n"
+    "tokens, hit rate, times, the rules that edited, seen: those that only found something, the hit tokens that were\n"
+    "predicted, and the request's id for larder explain.\n"
     "  -n, --lines N      how many (10)\n"
     "  -f, --follow       go on with those that come\n"
     "  --json             one JSON object a line, as larder export has it\n";
@@ -88,6 +89,8 @@ static void people_line(lar_buf *b, const lar_journal_record *r) {
     seconds(b, "ttft", r->ttft_us);
     seconds(b, "total", r->total_us);
     rules(b, r);
+    if (r->prompt_bytes) number(b, "predicted", r->predicted_hit);
+    if (r->request_id) (void)!lar_buf_printf(b, "  lr-%016" PRIx64, r->request_id);
 }
 
 static bool print_record(void *ctx, uint64_t seq, const lar_journal_record *r) {

@@ -26,7 +26,19 @@ static lar_store *open_store(const char *dir, uint32_t queue) {
     exit(1);
 }
 
-static lar_journal_record record_of(uint64_t n) {
+/* Fingerprints of a conversation of 22 messages; none where `places` is 0. */
+static lar_slice chain_of(uint32_t places) {
+    static uint8_t bytes[22 * LAR_JREC_CUT_BYTES];
+    for (uint32_t i = 0; i < 22; i++) {
+        uint8_t *p = bytes + i * LAR_JREC_CUT_BYTES;
+        for (unsigned k = 0; k < 12; k++) p[k] = (uint8_t)(i * 31 + k * 7);
+        p[13] = (uint8_t)(i + 1);
+        p[16] = (uint8_t)(i + 1);
+    }
+    return lar_slice_of((const char *)bytes, places * (size_t)LAR_JREC_CUT_BYTES);
+}
+
+static lar_journal_record record_of(uint64_t n, uint32_t places) {
     lar_journal_record r = {.time_ms = lar_clock_wall_ms(),
                             .tenant = n % 5,
                             .status = 200,
@@ -39,10 +51,11 @@ static lar_journal_record record_of(uint64_t n) {
     memcpy(r.model, "deepseek-v4-flash", 18);
     memcpy(r.route, "chat", 5);
     memcpy(r.upstream, "deepseek", 9);
+    r.chain = chain_of(places);
     return r;
 }
 
-static void steady(const char *dir, uint64_t per_second) {
+static void steady(const char *dir, uint64_t per_second, uint32_t places) {
     lar_store *s = open_store(dir, 0);
     double cpu = cpu_us();
     uint64_t start = lar_clock_mono_ns(), sent = 0, total = per_second * 5, callers_ns = 0;
@@ -50,7 +63,7 @@ static void steady(const char *dir, uint64_t per_second) {
         uint64_t due = (lar_clock_mono_ns() - start) * per_second / 1000000000u;
         uint64_t before = lar_clock_mono_ns();
         for (; sent < due && sent < total; sent++) {
-            lar_journal_record r = record_of(sent);
+            lar_journal_record r = record_of(sent, places);
             lar_store_journal(s, &r);
         }
         callers_ns += lar_clock_mono_ns() - before;
@@ -58,27 +71,29 @@ static void steady(const char *dir, uint64_t per_second) {
         (void)nanosleep(&pause, NULL);
     }
     lar_store_flush(s);
-    (void)printf("journal at %" PRIu64 "/s,%.2f,CPU us a record\n", per_second, (cpu_us() - cpu) / (double)total);
-    (void)printf("journal at %" PRIu64 "/s,%.0f,ns a record for the caller\n", per_second,
+    (void)printf("journal at %" PRIu64 "/s of %" PRIu32 " places,%.2f,CPU us a record\n", per_second, places,
+                 (cpu_us() - cpu) / (double)total);
+    (void)printf("journal at %" PRIu64 "/s of %" PRIu32 " places,%.0f,ns a record for the caller\n", per_second, places,
                  (double)callers_ns / (double)total);
     lar_store_close(s);
 }
 
-static void saturated(const char *dir) {
+static void saturated(const char *dir, uint32_t places) {
     enum { TOTAL = 1000000, GROUP = 50000 };
     lar_store *s = open_store(dir, 1 << 16);
     double cpu = cpu_us();
     uint64_t start = lar_clock_mono_ns();
     for (uint64_t n = 0; n < TOTAL; n++) {
-        lar_journal_record r = record_of(n);
+        lar_journal_record r = record_of(n, places);
         lar_store_journal(s, &r);
         if (n % GROUP == GROUP - 1) lar_store_flush(s);
     }
     lar_store_flush(s);
     double seconds = (double)(lar_clock_mono_ns() - start) / 1e9;
-    (void)printf("journal saturated,%.0f,records a second\n", TOTAL / seconds);
-    (void)printf("journal saturated,%.2f,CPU us a record\n", (cpu_us() - cpu) / TOTAL);
-    (void)printf("journal saturated,%" PRIu64 ",records on disk\n", lar_store_last_seq(s));
+    (void)printf("journal of %" PRIu32 " places saturated,%.0f,records a second\n", places, TOTAL / seconds);
+    (void)printf("journal of %" PRIu32 " places saturated,%.2f,CPU us a record\n", places, (cpu_us() - cpu) / TOTAL);
+    (void)printf("journal of %" PRIu32 " places saturated,%" PRIu64 ",records on disk\n", places,
+                 lar_store_last_seq(s));
     lar_store_close(s);
 }
 
@@ -124,16 +139,21 @@ int main(int argc, char **argv) {
     const char *dir = argc > 1 ? argv[1] : mkdtemp(own);
     if (!dir) return 2;
     (void)printf("what,value,unit\n");
-    steady(dir, 5000);
-    saturated(dir);
+    for (uint32_t places = 0; places <= 22; places += 22) {
+        steady(dir, 5000, places);
+        saturated(dir, places);
+        struct rusage now;
+        (void)getrusage(RUSAGE_SELF, &now);
+        (void)printf("peak resident with %" PRIu32 " places,%ld,KiB\n", places, now.ru_maxrss);
+    }
     memory(dir);
     struct rusage u;
     (void)getrusage(RUSAGE_SELF, &u);
     (void)printf("peak resident,%ld,KiB\n", u.ru_maxrss);
     if (argc > 1) return 0;
-    const char *files[] = {"data.mdb", "lock.mdb", "writer.lock"};
+    const char *files[] = {"data.mdb", "lock.mdb", "writer.lock", "fingerprint.key"};
     char path[64];
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 4; i++) {
         (void)snprintf(path, sizeof path, "%s/%s", dir, files[i]);
         (void)unlink(path);
     }

@@ -101,6 +101,11 @@ static void put_records(fixture *f, int64_t now) {
         (void)snprintf(r.model, sizeof r.model, "%s", i < 8 ? "deepseek-v4-flash" : "local/\"odd\", model");
         (void)snprintf(r.route, sizeof r.route, "chat");
         (void)snprintf(r.upstream, sizeof r.upstream, "%s", i < 8 ? "deepseek" : "own");
+        r.prompt_bytes = 4000;
+        r.predicted_hit = i == 1 ? 1000 : i ? 880 : 0;
+        r.recall_hits = 3;
+        r.recall_misses = 1;
+        r.request_id = 0x1000u + (unsigned)i;
         lar_store_journal(f->store, &r);
     }
     lar_journal_record lost = {.time_ms = now - 50000,
@@ -163,6 +168,12 @@ static void stats_add_up(void **state) {
     assert_int_equal(at(at(at(j, "turns"), "3-5"), "requests")->valueint, 3);
     assert_int_equal(at(at(at(j, "turns"), "6-10"), "requests")->valueint, 4);
     assert_int_equal(at(at(j, "endings"), "upstream-failed")->valueint, 1);
+    assert_int_equal(at(j, "predicted_requests")->valueint, 10);
+    assert_int_equal(at(j, "predicted_hit_tokens")->valueint, 8040);
+    assert_int_equal(at(j, "drift_over_tokens")->valueint, 100);
+    assert_int_equal(at(j, "drift_under_tokens")->valueint, 160);
+    assert_int_equal(at(j, "recall_hits")->valueint, 30);
+    assert_int_equal(at(j, "recall_misses")->valueint, 10);
     const cJSON *rule = at(at(j, "rules"), "LR001");
     assert_int_equal(at(rule, "seen")->valueint, 10);
     assert_int_equal(at(rule, "edited")->valueint, 5);
@@ -448,8 +459,8 @@ static void tail_shows_the_last(void **state) {
     assert_non_null(strstr(
         second,
         "Z  chat > deepseek  deepseek-v4-flash  200  complete  turn 7  prompt 1000  hit 900  miss 100  90.0%  ttft 800ms  "
-        "total 2.000s  rules -  seen:LR001\n"));
-    assert_non_null(strstr(o.out, "rules LR001\n"));
+        "total 2.000s  rules -  seen:LR001  predicted 880  lr-0000000000001007\n"));
+    assert_non_null(strstr(o.out, "rules LR001  predicted 880  lr-0000000000001006\n"));
     assert_int_equal(strchr(second + 1, '\n')[1], 0);
     done(&o);
     o = run(f, lar_command_tail, ARGS("--store", f->dir, "-n1"));
