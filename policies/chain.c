@@ -65,7 +65,7 @@ lar_error lar_canon_cuts(lar_canon *c) {
     }
     if (tools != LAR_JSON_NONE) {
         o->prompt_bytes = lar_cut_bytes(&o->splices, j->nodes[tools].start, j->nodes[tools].end, &from);
-        raw = lar_hash_of(lar_json_raw(j, tools));
+        if (o->cuts) raw = lar_hash_of(lar_json_raw(j, tools));
         lar_cut cut = {.kind = LAR_CUT_TOOLS, .rule = rule_in(o, j->nodes[tools].start, j->nodes[tools].end)};
         if (o->cuts) add(c, cut, c->tools_exact, raw);
     }

@@ -130,13 +130,14 @@ static bool take_line(lar_slice *text, lar_slice *name, lar_slice *value) {
     return name->len < LAR_EDITION_NAME_BYTES && value->len < LAR_EDITION_NAME_BYTES;
 }
 
+/* Versions begin at 1. */
 static bool number_of(lar_slice s, uint32_t *out) {
     *out = 0;
     for (size_t i = 0; i < s.len; i++) {
         if (s.ptr[i] < '0' || s.ptr[i] > '9' || *out > 99999999) return false;
         *out = *out * 10 + (uint32_t)(s.ptr[i] - '0');
     }
-    return s.len > 0;
+    return *out > 0;
 }
 
 lar_error lar_edition_diff_text(lar_slice text, lar_slice *name, lar_edition_change out[LAR_EDITION_ROWS_MAX],

@@ -108,6 +108,8 @@ static void nonsense_is_no_edition(void **state) {
                                       "edition 2026.12\nLR001 one\n",
                                       "edition 2026.12\nLR001 99999999999999999999\n",
                                       "edition 2026.12\n LR001 1\n",
+                                      "edition 2026.12\nLR001 0\n",
+                                      "edition 2026.12\nXY 0\n",
                                       "edition 2026.12\nLR001 1",
                                       "edition 2026.12\nanamethatislongerthananyrow 1\n"};
     lar_edition_change c[LAR_EDITION_ROWS_MAX];
