@@ -1,12 +1,9 @@
 #!/usr/bin/env bash
 # Real coding agents, one prompt each, through the gateway. Called by run.sh.
-# Every agent gets an empty environment and an empty home, so that nothing of the machine's own set-up takes part.
 set -u
-bin=$WORK/agents/node_modules
 failed=0
-node_major=$(node -p 'process.versions.node.split(".")[0]')
-path=$(dirname "$(command -v node)"):/usr/bin:/bin
-prompt='Reply with one short sentence.'
+here=$(cd "$(dirname "$0")" && pwd)
+. "$here/agents_lib.sh"
 
 # The answers to look for: what the upstream says when it is asked directly.
 ask() {
@@ -21,15 +18,19 @@ responses_answer=$(ask responses "{\"model\":\"deepseek-chat\",\"input\":\"$prom
 count() { curl -sS --max-time 20 "$CONTROL/__log?from=999999999" | node -e '
   let s = ""; process.stdin.on("data", (d) => s += d).on("end", () => console.log(JSON.parse(s).count));'; }
 
-# run_agent NAME EXPECTED-ANSWER COMMAND...: in $home, with the variables in the array `settings`.
+# run_agent NAME EXPECTED-ANSWER
 run_agent() {
   local name=$1 want=$2 before after code
-  shift 2
+  new_home
+  new_folder work
   before=$(count)
-  (cd "$home/work" && timeout 120 env -i PATH="$path" HOME="$home" TERM=dumb LANG=C.UTF-8 "${settings[@]}" "$@" \
-    </dev/null >"$home/out" 2>"$home/err")
+  "agent_$name"
   code=$?
   after=$(count)
+  if [ $code -eq 77 ]; then
+    echo "SKIPPED: $name: $why"
+    return
+  fi
   if [ $code -eq 0 ] && grep -qF -- "$(head -1 <<<"$want" | cut -c1-60)" "$home/out" && [ "$after" -gt "$before" ]; then
     echo "ok - $name: finished with the upstream's answer ($((after - before)) requests)"
     return
@@ -40,68 +41,9 @@ run_agent() {
   tail -c 1500 "$home/err"
 }
 
-new_home() {
-  home=$(mktemp -d "$WORK/home-XXXXXX")
-  mkdir -p "$home/work"
-  echo 'int main(void) { return 0; }' >"$home/work/main.c"
-  settings=()
-}
-
-skip_agent() { echo "SKIPPED: $1: $2"; }
-
-opencode() {
-  [ -x "$bin/opencode-linux-x64/bin/opencode" ] || { skip_agent opencode "no binary for this machine"; return; }
-  new_home
-  cat >"$home/work/opencode.json" <<JSON
-{ "autoupdate": false, "share": "disabled", "model": "demo/deepseek-chat", "small_model": "demo/deepseek-chat",
-  "provider": { "demo": { "npm": "@ai-sdk/openai-compatible", "name": "Demo",
-    "options": { "baseURL": "$BASE", "apiKey": "sk-test" },
-    "models": { "deepseek-chat": { "name": "demo", "limit": { "context": 64000, "output": 4000 } } } } } }
-JSON
-  settings=(OPENCODE_DISABLE_AUTOUPDATE=1 OPENCODE_DISABLE_MODELS_FETCH=1 OPENCODE_DISABLE_LSP_DOWNLOAD=1)
-  run_agent opencode "$chat_answer" "$bin/opencode-linux-x64/bin/opencode" run "$prompt"
-}
-
-codex() {
-  [ -d "$bin/@openai/codex-linux-x64" ] || { skip_agent codex "no binary for this machine"; return; }
-  new_home
-  mkdir -p "$home/.codex"
-  cat >"$home/.codex/config.toml" <<TOML
-model = "deepseek-chat"
-model_provider = "m"
-check_for_update_on_startup = false
-[analytics]
-enabled = false
-[model_providers.m]
-name = "m"
-base_url = "$BASE"
-env_key = "MKEY"
-wire_api = "responses"
-TOML
-  settings=(MKEY=sk-test)
-  run_agent codex "$responses_answer" "$bin/.bin/codex" exec --skip-git-repo-check "$prompt"
-}
-
-qwen() {
-  [ "$node_major" -ge 20 ] || { skip_agent qwen-code "needs Node 20"; return; }
-  new_home
-  settings=(OPENAI_BASE_URL="$BASE" OPENAI_API_KEY=sk-test OPENAI_MODEL=deepseek-chat QWEN_TELEMETRY_ENABLED=false)
-  run_agent qwen-code "$chat_answer" "$bin/.bin/qwen" --auth-type openai -p "$prompt"
-}
-
-pi() {
-  [ "$node_major" -ge 20 ] || { skip_agent pi-coding-agent "needs Node 20"; return; }
-  new_home
-  mkdir -p "$home/.pi/agent"
-  cat >"$home/.pi/agent/models.json" <<JSON
-{ "providers": { "m": { "baseUrl": "$BASE", "api": "openai-completions", "apiKey": "sk-test", "models": [
-  { "id": "deepseek-chat", "name": "demo", "reasoning": false, "input": ["text"], "contextWindow": 64000,
-    "maxTokens": 4000, "cost": { "input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0 } } ] } } }
-JSON
-  settings=(PI_OFFLINE=1)
-  run_agent pi-coding-agent "$chat_answer" "$bin/.bin/pi" --provider m --model deepseek-chat -p "$prompt"
-}
-
 rm -rf "$WORK"/home-*
-for agent in opencode codex qwen pi; do $agent; done
+run_agent opencode "$chat_answer"
+run_agent codex "$responses_answer"
+run_agent qwen "$chat_answer"
+run_agent pi "$chat_answer"
 exit $failed
