@@ -6,6 +6,12 @@
 
 #include <string.h>
 
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
+
+#include "base/utf8.h"
+
 enum {
     RUNS_MAX = 40,
     TRAIL_MAX = 64,
@@ -30,29 +36,6 @@ static uint32_t hex4(const char *p) {
     return v;
 }
 
-static size_t put_utf8(uint32_t c, char *out) {
-    if (c < 0x80) {
-        out[0] = (char)c;
-        return 1;
-    }
-    if (c < 0x800) {
-        out[0] = (char)(0xC0 | c >> 6);
-        out[1] = (char)(0x80 | (c & 63));
-        return 2;
-    }
-    if (c < 0x10000) {
-        out[0] = (char)(0xE0 | c >> 12);
-        out[1] = (char)(0x80 | (c >> 6 & 63));
-        out[2] = (char)(0x80 | (c & 63));
-        return 3;
-    }
-    out[0] = (char)(0xF0 | c >> 18);
-    out[1] = (char)(0x80 | (c >> 12 & 63));
-    out[2] = (char)(0x80 | (c >> 6 & 63));
-    out[3] = (char)(0x80 | (c & 63));
-    return 4;
-}
-
 /* \uXXXX, and the second half of a pair. */
 static size_t unicode_escape(const char *p, size_t left, char *out, size_t *taken) {
     if (left < 6) return 0;
@@ -65,7 +48,7 @@ static size_t unicode_escape(const char *p, size_t left, char *out, size_t *take
             c = 0x10000 + ((c - 0xD800) << 10) + (low - 0xDC00);
         }
     }
-    return put_utf8(c, out);
+    return lar_utf8_write(c, out);
 }
 
 /* What a backslash and that byte stand for; 0: see there. */
@@ -82,18 +65,21 @@ static inline size_t one_escape(const char *p, size_t left, char *out, size_t *t
     return c ? 1 : unicode_escape(p, left, out, taken);
 }
 
-/* Copies bytes of `from` up to the first `stop`; returns how many. Short pieces are common and not worth a call. */
+/* Copies bytes of `from` up to the first `stop`; returns how many. `out` has room for all of `from`; what lies there
+ * behind the copied bytes is of no value. Pieces are short: a call for each would cost more than it copies. */
 static size_t copy_until(lar_slice from, char stop, char *out) {
-    size_t near = from.len < 16 ? from.len : 16, n = 0;
-    while (n < near && from.ptr[n] != stop) {
-        out[n] = from.ptr[n];
-        n++;
+    size_t n = 0;
+#ifdef __SSE2__
+    const __m128i stops = _mm_set1_epi8(stop);
+    for (; from.len - n >= 16; n += 16) {
+        __m128i block = _mm_loadu_si128((const __m128i *)(const void *)(from.ptr + n));
+        _mm_storeu_si128((__m128i *)(void *)(out + n), block);
+        unsigned found = (unsigned)_mm_movemask_epi8(_mm_cmpeq_epi8(block, stops));
+        if (found) return n + (size_t)__builtin_ctz(found);
     }
-    if (n < 16 || n == from.len) return n;
-    const char *p = memchr(from.ptr + n, stop, from.len - n);
-    size_t all = p ? (size_t)(p - from.ptr) : from.len;
-    memcpy(out + n, from.ptr + n, all - n);
-    return all;
+#endif
+    for (; n < from.len && from.ptr[n] != stop; n++) out[n] = from.ptr[n];
+    return n;
 }
 
 /* Decodes; fills `marks` if not NULL (room for one every MARK_BYTES of raw, and one more). */
