@@ -216,7 +216,7 @@ static bool is_comment(lar_request_log *l, lar_slice line) {
 }
 
 static lar_error next_record(lar_request_log *l, lar_diag *d) {
-    lar_slice line;
+    lar_slice line = {0};
     lar_error e;
     l->open = false;
     do {
