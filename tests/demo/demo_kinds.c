@@ -12,8 +12,9 @@
 #include "demo_json.h"
 
 bool demo_kind_find(const char *name, demo_kind *out) {
-    static const char *const names[] = {"clean",     "clock", "billing",     "tool_order",
-                                        "text_form", "mixed", "schema_keys", "arguments_rewritten"};
+    static const char *const names[] = {"clean", "clock",       "billing",             "tool_order", "text_form",
+                                        "mixed", "schema_keys", "arguments_rewritten", "request_id", "counter",
+                                        "workdir"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         if (strcmp(name, names[i]) != 0) continue;
         *out = (demo_kind)i;
@@ -63,6 +64,34 @@ static void add_clock(lar_slice text, const demo_moment *m, demo_system_out *out
               LAR_FMT(lar_buf_slice(&out->kept)));
 }
 
+static void add_request_id(lar_slice text, uint64_t *random, demo_system_out *out) {
+    uint32_t r[4];
+    for (int i = 0; i < 4; i++) r[i] = demo_random(random, UINT32_MAX);
+    demo_putf(&out->text, "request_id: %08x-%04x-4%03x-9%03x-%08x%04x\n", r[0], r[1] & 0xFFFF, r[1] >> 20, r[2] & 0xFFF,
+              r[3], r[2] >> 16);
+    demo_put(&out->text, text);
+}
+
+static void add_counter(lar_slice text, const demo_moment *m, uint64_t *random, demo_system_out *out) {
+    uint32_t left = 200000 - 1371 * m->call - demo_random(random, 300);
+    demo_putf(&out->kept, "%u,%03u", left / 1000, left % 1000);
+    demo_put(&out->text, text);
+    demo_putf(&out->text, "\n\nTurn %u of 80. Remaining budget: %.*s tokens.", m->call + 1,
+              LAR_FMT(lar_buf_slice(&out->kept)));
+}
+
+static void add_workdir(lar_slice text, const demo_moment *m, uint64_t *random, demo_system_out *out) {
+    time_t seconds = (time_t)(m->ms / 1000);
+    struct tm t;
+    char day[16];
+    gmtime_r(&seconds, &t);
+    size_t n = strftime(day, sizeof day, "%Y-%m-%d", &t);
+    demo_putf(&out->kept, "/tmp/job_%06x", demo_random(random, 1u << 24));
+    demo_put(&out->text, text);
+    demo_putf(&out->text, "\n\n<env>\nWorking directory: %.*s\nToday's date: %.*s\n</env>",
+              LAR_FMT(lar_buf_slice(&out->kept)), (int)n, day);
+}
+
 static void reform(lar_slice text, uint64_t *random, lar_buf *out) {
     static const char *const tails[] = {"\n", " \n", "\n\n"};
     bool crlf = demo_random(random, 2) == 0, tail = demo_random(random, 2) == 0;
@@ -82,6 +111,9 @@ void demo_kind_system(demo_kind kind, lar_slice text, const demo_moment *m, uint
                   m->call % 3, demo_random(random, 1u << 20));
         demo_put(&out->text, text);
         break;
+    case DEMO_KIND_REQUEST_ID: add_request_id(text, random, out); break;
+    case DEMO_KIND_COUNTER: add_counter(text, m, random, out); break;
+    case DEMO_KIND_WORKDIR: add_workdir(text, m, random, out); break;
     case DEMO_KIND_TEXT_FORM: reform(text, random, &out->text); break;
     default: demo_put(&out->text, text); break;
     }

@@ -16,7 +16,10 @@ typedef enum demo_kind {
     DEMO_KIND_TEXT_FORM,  /* now and then a BOM, CR LF, blanks at the end */
     DEMO_KIND_MIXED,      /* several clients, each sloppy in one of the four ways above */
     DEMO_KIND_SCHEMA_KEYS, /* members of tools in another order each time */
-    DEMO_KIND_ARGUMENTS    /* arguments of calls parsed and printed anew each time */
+    DEMO_KIND_ARGUMENTS,   /* arguments of calls parsed and printed anew each time */
+    DEMO_KIND_REQUEST_ID,  /* the id of the request before the system text */
+    DEMO_KIND_COUNTER,     /* turn and remaining budget behind it */
+    DEMO_KIND_WORKDIR      /* a working directory of its own in every request, and the date, behind it */
 } demo_kind;
 
 bool demo_kind_find(const char *name, demo_kind *out);
@@ -33,7 +36,7 @@ typedef struct demo_moment {
 } demo_moment;
 
 /* Appends to out->text the system text as this client sends it. out->kept gets what the model must still be able to
- * read: the clock's changing part; it stays empty for the other kinds. */
+ * read: what changes of a clock, a budget or a directory; it stays empty for the other kinds. */
 typedef struct demo_system_out {
     lar_buf text, kept;
 } demo_system_out;

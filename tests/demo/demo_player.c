@@ -22,8 +22,8 @@ enum { MESSAGES_MAX = 512, TOOLS_MAX = 64, FAULTS_SHOWN = 20 };
 static const char usage_text[] =
     "demo_player --url http://HOST:PORT/v1 [options] conversations.jsonl...\n"
     "  --also URL         another gateway: each second request goes there\n"
-    "  --kind KIND        clean, clock, billing, tool_order, text_form, mixed, schema_keys,\n"
-    "                     arguments_rewritten (default clean)\n"
+    "  --kind KIND        clean, clock, billing, tool_order, text_form, mixed, schema_keys, arguments_rewritten,\n"
+    "                     request_id, counter, workdir (default clean)\n"
     "  --control URL      the demo upstream itself: recorded answers are planned there before each call\n"
     "  --reset            forget the upstream's cache and log first (needs --control)\n"
     "  --check-bodies     look at what reached the upstream: clean bodies must be the same byte for byte, in the\n"
@@ -323,7 +323,7 @@ static void check_parts(player *p, const conversation *v, uint32_t call, uint32_
     for (uint32_t i = 0; i < v->tool_count; i++)
         if (!holds_tool(got, v->tools[i])) fault(p, v, call, "a tool changed");
     check_answers(p, v, call, upto);
-    if (!holds_kept(p, got)) fault(p, v, call, "the clock's value is lost");
+    if (!holds_kept(p, got)) fault(p, v, call, "a value is lost");
 }
 
 static void check_body(player *p, const conversation *v, uint32_t call, uint32_t upto) {
