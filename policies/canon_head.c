@@ -23,15 +23,16 @@ lar_error lar_canon_unit_scan(lar_canon *c, lar_canon_unit *u, bool keyed, lar_c
     bool any = false;
     for (int k = 0; k < LAR_VOLATILE_COUNT && !any; k++) any = lar_canon_class_on(c, (lar_volatile_class)k);
     if (!any) return LAR_OK;
-    if (!c->found) c->found = lar_arena_alloc(c->arena, LAR_CANON_FOUND_MAX * sizeof *c->found);
-    if (!c->found) return LAR_NO_MEMORY;
     size_t most = u->text.text.len < LAR_CLOCK_BYTES_MAX ? u->text.text.len : LAR_CLOCK_BYTES_MAX;
     if (memmem(u->text.text.ptr, most, pointer, sizeof pointer - 1)) c->passed = true;
-    uint32_t n = lar_volatile_scan(u->text.text, c->found, LAR_CANON_FOUND_MAX, budget);
+    lar_volatile_span *found = c->spans + c->span_count;
+    uint32_t room = LAR_CANON_SPANS_MAX - c->span_count;
+    uint32_t n = lar_volatile_scan(u->text.text, found, room, budget);
+    c->crowded = c->crowded || n == room;
     size_t block = SIZE_MAX, block_end = SIZE_MAX;
     if (n) next_block(u->text.text, 0, &block, &block_end);
-    for (uint32_t i = 0; i < n && c->span_count < LAR_CANON_SPANS_MAX; i++) {
-        const lar_volatile_span *s = &c->found[i];
+    for (uint32_t i = 0; i < n; i++) {
+        const lar_volatile_span *s = &found[i];
         bool inside = s->start >= u->form.begin && s->end <= u->form.end;
         while (block_end < s->start) next_block(u->text.text, block_end, &block, &block_end);
         if (!s->example && inside && s->start < block && (s->key_word || !keyed)) c->spans[c->span_count++] = *s;
@@ -63,7 +64,7 @@ bool lar_canon_group_add(lar_canon *c, lar_canon_place place, uint32_t unit_firs
 static void memoise(lar_canon *c, uint32_t i, lar_clock_budget before) {
     bool whole = before.bytes == LAR_CLOCK_BYTES_MAX && before.numbers == LAR_CLOCK_NUMBERS_MAX;
     if (!whole && (c->clocks.bytes == 0 || c->clocks.numbers == 0)) return;
-    if (c->span_count == LAR_CANON_SPANS_MAX || c->passed) return;
+    if (c->crowded || c->passed) return;
     c->segments[i].clocks = (lar_clock_budget){before.bytes - c->clocks.bytes, before.numbers - c->clocks.numbers};
     lar_canon_memo_put(c, i);
 }

@@ -42,7 +42,7 @@ static lar_error read_segment(lar_canon *c, uint32_t i) {
     if (!e) e = search(c, units, count, &found);
     if (e || found) return e;
     e = lar_canon_units_hash(c, i, units, count);
-    bool room = c->span_count < LAR_CANON_SPANS_MAX && c->unit_count < LAR_CANON_UNITS_MAX && !c->passed;
+    bool room = !c->crowded && c->unit_count < LAR_CANON_UNITS_MAX && !c->passed;
     if (!e && room) lar_canon_memo_put(c, i);
     return e;
 }

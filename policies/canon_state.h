@@ -17,8 +17,7 @@
 /* Bounds of one run, so that no request holds its thread for long (docs/design/0003). Work is about a nanosecond:
  * 32 for a value of the tree, 4 for an escape, 1 for four bytes of a string with escapes. */
 enum {
-    LAR_CANON_SPANS_MAX = 64,  /* one bit each in a mask */
-    LAR_CANON_FOUND_MAX = 256, /* candidates of one text */
+    LAR_CANON_SPANS_MAX = 64, /* one bit each in a mask */
     LAR_CANON_UNITS_MAX = 64,
     LAR_CANON_GROUPS_MAX = LAR_CANON_UNITS_MAX,
     LAR_CANON_TOOLS_MAX = 1024,
@@ -100,6 +99,7 @@ typedef struct lar_canon {
     lar_hash tools_norm, tools_exact;
     lar_hash persons;     /* of the moved values that name one; zero: none */
     bool apply;           /* mode on: edits are made */
+    bool crowded;         /* there may be spans for which there was no room */
     bool passed;          /* a gateway has moved values before: none is moved again */
     uint32_t head_count;  /* leading system segments */
     uint32_t opening_end; /* index behind the last segment of the opening */
@@ -127,8 +127,7 @@ typedef struct lar_canon {
     lar_canon_fixed *fixed; /* for lar_canon_hash_tree; sorted by node */
     uint32_t parts_room, fixed_count;
     lar_json_forms forms;
-    lar_memory_ops texts;                      /* gets at once, puts with the other puts */
-    lar_volatile_span *found;        /* room for LAR_CANON_FOUND_MAX */
+    lar_memory_ops texts;            /* gets at once, puts with the other puts */
     uint32_t swap_first, swap_count; /* units whose text counts with swap_mask in lar_canon_hash_tree */
     uint64_t swap_mask;
     uint32_t item;                                /* node whose own id says nothing to the model, or NONE */

@@ -60,7 +60,7 @@ static lar_error read_tool(lar_canon *c, lar_canon_tool *t, bool search) {
         lar_hash shape = lar_hash_join(t->norm, lar_hash_of(LAR_SLICE("tool")));
         return lar_canon_group_add(c, LAR_PLACE_TOOL, t->unit_first, shape) ? LAR_OK : LAR_LIMIT;
     }
-    bool room = c->span_count < LAR_CANON_SPANS_MAX && c->unit_count < LAR_CANON_UNITS_MAX && !c->passed;
+    bool room = !c->crowded && c->unit_count < LAR_CANON_UNITS_MAX && !c->passed;
     if (search && room) lar_canon_tool_memo_put(c, t->node, t->norm, t->exact);
     return LAR_OK;
 }

@@ -7,10 +7,10 @@
  * blanks; billing nonces.
  * Each request is rendered as a model reads it, system first and tools first, and compared with all before. Where the
  * last tool carries cache_control, which no model reads, the last tool that is sent must carry it.
- * What is shared is counted without blanks and BOMs, so that CR LF sent as LF is no loss, and up to 4 bytes by which
- * a pointer may be shorter than the clock it stands for. Stated exceptions: the request in which the clock of a prompt
- * with its tools moves for the first time, and conversations that began before that; a billing line's name, dropped
- * from two different texts that have it in common. Prompts begin with different words and sets of tools are apart,
+ * What is shared is counted without blanks and BOMs, so that CR LF sent as LF is no loss, and up to 12 bytes by
+ * which pointers may be shorter than the values they stand for. Stated exceptions: the request in which a value of a
+ * prompt with its tools moves for the first time, and conversations that began before that; a billing line's name,
+ * dropped from two different texts that have it in common. Prompts begin with different words and sets of tools are apart,
  * because two texts that only begin alike may be first sent in two forms. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -36,12 +36,26 @@ static uint32_t pick(rng *r, uint32_t n) {
     return (uint32_t)(r->s >> 32) % n;
 }
 
+/* What stands beside the clock. */
+typedef enum extra {
+    EXTRA_NONE,
+    EXTRA_REQUEST_ID,
+    EXTRA_COUNTER,
+    EXTRA_PATH,
+    EXTRA_SESSION,
+    EXTRA_TOOL_PATH,
+    EXTRA_OPENING_PATH,
+    EXTRA_COUNT
+} extra;
+
 typedef enum tick { TICK_NONE, TICK_ALWAYS, TICK_SLOW, TICK_CONVERSATION } tick;
 
 /* What this run's clients break. */
 typedef struct breakage {
     tick clock;
     uint32_t clock_place, clock_form; /* front, middle, end; see print_clock */
+    extra extra;
+    char value[96];
     bool tools, members, lines, user_blanks, billing, marker;
 } breakage;
 
@@ -52,9 +66,9 @@ typedef struct message {
 } message;
 
 typedef struct conversation {
-    uint32_t prompt, tools, count, constant;
-    bool sent;         /* at least once */
-    bool began_before; /* its clock stood in the prompt when it began */
+    uint32_t prompt, tools, count, constant, calls;
+    bool sent;      /* at least once */
+    uint64_t least; /* rules that moved something in each of its requests */
     message m[MESSAGES];
 } conversation;
 
@@ -91,6 +105,9 @@ static void print_system(lar_buf *text, const conversation *c, const breakage *k
     }
     for (uint32_t i = 0; i < 12; i++)
         assert_int_equal(lar_buf_printf(text, "Rule %u: policy effective 2024-05-15 holds.\n", i), LAR_OK);
+    if (k->extra == EXTRA_REQUEST_ID || k->extra == EXTRA_COUNTER || k->extra == EXTRA_PATH ||
+        k->extra == EXTRA_SESSION)
+        add(text, k->value);
     add(text, "Thank you.");
     if (clock && k->clock_place == 2) {
         add(text, "\n\n");
@@ -127,9 +144,17 @@ static void print_tools(lar_buf *out, uint32_t set, const breakage *brk, rng *r)
         static const char *const forms[] = {
             "%s{\"name\":\"tool_%u_%u\",\"description\":\"Does %u\",\"input_schema\":{\"type\":\"object\",\"a\":{}}%s}",
             "%s{\"name\":\"tool_%u_%u\",\"description\":\"Does %u\",\"input_schema\":{\"a\":{},\"type\":\"object\"}%s}"};
-        assert_int_equal(lar_buf_printf(out, forms[brk->members ? pick(r, 2) : 0], i ? ", " : "", set, order[i],
-                                        order[i], brk->marker && i + 1 == n ? MARKER : ""),
-                         LAR_OK);
+        char mark[160];
+        (void)snprintf(mark, sizeof mark, "%s%s%s", brk->extra == EXTRA_TOOL_PATH ? brk->value : "",
+                       brk->extra == EXTRA_TOOL_PATH ? "\"" : "", brk->marker && i + 1 == n ? MARKER : "");
+        if (brk->extra == EXTRA_TOOL_PATH)
+            assert_int_equal(lar_buf_printf(out, "%s{\"name\":\"tool_%u_%u\",\"description\":\"Does %u. %s}",
+                                            i ? ", " : "", set, order[i], order[i], mark),
+                             LAR_OK);
+        else
+            assert_int_equal(lar_buf_printf(out, forms[brk->members ? pick(r, 2) : 0], i ? ", " : "", set, order[i],
+                                            order[i], mark),
+                             LAR_OK);
     }
     add(out, "]");
 }
@@ -138,9 +163,9 @@ static void print_one(lar_buf *out, const conversation *c, uint32_t i, const bre
     const message *m = &c->m[i];
     switch (m->role) {
     case 'u':
-        assert_int_equal(lar_buf_printf(out, ",{\"role\":\"user\",\"content\":\"%s, part %u.", openers[m->words % 4],
-                                        m->words),
-                         LAR_OK);
+        add(out, ",{\"role\":\"user\",\"content\":\"");
+        if (i == 0 && k->extra == EXTRA_OPENING_PATH) add(out, k->value);
+        assert_int_equal(lar_buf_printf(out, "%s, part %u.", openers[m->words % 4], m->words), LAR_OK);
         if (k->user_blanks && (m->blank || pick(r, 2))) add(out, "\\n");
         add(out, "\"}");
         break;
@@ -164,6 +189,21 @@ static void print_one(lar_buf *out, const conversation *c, uint32_t i, const bre
                          LAR_OK);
         break;
     }
+}
+
+/* The value of this request: of the request, of the conversation, or the count of its calls. */
+static void make_value(breakage *k, const conversation *c, uint32_t request) {
+    static const char *const forms[EXTRA_COUNT] = {"",
+                                                   "request_id: 3f2a%04x-77de-4e10-9a53-%04xaabbccdd\\n",
+                                                   "Turn %u of 80.\\n",
+                                                   "Working directory: /srv/work_%u\\n",
+                                                   "session_id: 5e55%04x-77de-4e10-9a53-aabbccddeeff\\n",
+                                                   "Working directory: /srv/work_%u\\n",
+                                                   "This is the set-up.\\nWorking directory: /srv/work_%u\\n"};
+    uint32_t n = k->extra == EXTRA_REQUEST_ID ? request * 7919 & 0xFFFF
+                 : k->extra == EXTRA_COUNTER  ? c->calls + 1
+                                              : c->constant % 5;
+    (void)snprintf(k->value, sizeof k->value, forms[k->extra], n, n);
 }
 
 static void print_body(lar_buf *out, const conversation *c, const breakage *k, uint32_t value, rng *r) {
@@ -250,7 +290,10 @@ static size_t best(history *h, uint32_t n, int order, lar_slice body) {
 }
 
 static void start(conversation *c, rng *r) {
-    *c = (conversation){.prompt = pick(r, PROMPTS), .tools = pick(r, 3), .constant = pick(r, 40000)};
+    *c = (conversation){.prompt = pick(r, PROMPTS),
+                        .tools = pick(r, 3),
+                        .constant = pick(r, 40000),
+                        .least = UINT64_MAX};
     c->m[c->count++] = (message){'u', pick(r, 4), pick(r, 2)};
 }
 
@@ -277,6 +320,9 @@ static void step(conversation *c, rng *r) {
     }
 }
 
+static const uint64_t volatile_rules = 1ull << LAR_RULE_LR001 | 1ull << LAR_RULE_LR006 | 1ull << LAR_RULE_LR007 |
+                                       1ull << LAR_RULE_LR008 | 1ull << LAR_RULE_LR009;
+
 static void one_run(uint64_t seed, uint64_t *raw_sum, uint64_t *via_sum) {
     rng r = {seed * 0x9E3779B97F4A7C15u + 1};
     for (int i = 0; i < 8; i++) (void)pick(&r, 2);
@@ -288,13 +334,14 @@ static void one_run(uint64_t seed, uint64_t *raw_sum, uint64_t *via_sum) {
                   .user_blanks = pick(&r, 2),
                   .billing = pick(&r, 3) == 0,
                   .members = seed % 2 == 0,
-                  .marker = seed % 3 == 0};
+                  .marker = seed % 3 == 0,
+                  .extra = (extra)(seed % EXTRA_COUNT)};
     harness h;
     harness_init(&h);
     history *raw = calloc(1, sizeof *raw), *via = calloc(1, sizeof *via);
     conversation c[CONVERSATIONS];
     for (uint32_t i = 0; i < CONVERSATIONS; i++) start(&c[i], &r);
-    bool moved[PROMPTS][3] = {{false}};
+    uint64_t moved[PROMPTS][3][5] = {{{0}}}; /* by prompt, tools and directory, which may stay */
     uint32_t clock = 0;
     for (uint32_t n = 0; n < REQUESTS; n++) {
         conversation *one = &c[pick(&r, CONVERSATIONS)];
@@ -303,25 +350,28 @@ static void one_run(uint64_t seed, uint64_t *raw_sum, uint64_t *via_sum) {
         clock += k.clock == TICK_SLOW ? (pick(&r, 4) == 0) * 60 : 20 + pick(&r, 70);
         lar_buf body;
         lar_buf_init(&body, 8u << 20);
+        make_value(&k, one, n);
+        one->calls++;
         print_body(&body, one, &k, k.clock == TICK_CONVERSATION ? one->constant : clock, &r);
         size_t len;
         char *sent = harness_send(&h, LAR_PROTOCOL_CHAT, lar_buf_slice(&body), &len);
         assert_non_null(sent);
-        bool moves = h.out.rules_fired >> LAR_RULE_LR001 & 1;
-        if (!moves) one->began_before = true;
-        bool first_move = moves && (!moved[one->prompt][one->tools] || one->began_before);
-        if (moves) moved[one->prompt][one->tools] = true;
+        uint64_t moves = h.out.rules_fired & volatile_rules;
+        one->least &= moves;
+        uint64_t *before = &moved[one->prompt][one->tools][one->constant % 5];
+        bool first_move = moves & ~(*before & one->least);
+        *before |= moves;
         for (int order = 0; order < 2; order++) {
             size_t a = best(raw, n, order, lar_buf_slice(&body)), b = best(via, n, order, lar_slice_of(sent, len));
-            size_t chance =
-                (k.clock_form == 1 ? 4u : 0u) + (k.billing ? sizeof "x-acme-billing-header: v=1.0; cch=00000;" : 0u);
+            size_t chance = (k.clock_form == 1 ? 4u : 0u) + (k.extra == EXTRA_SESSION ? 8u : 0u) +
+                            (k.billing ? sizeof "x-acme-billing-header: v=1.0; cch=00000;" : 0u);
             *raw_sum += a;
             *via_sum += b;
             if (b + chance < a && !first_move) {
                 print_error(
-                    "seed %llu request %u order %d: raw shares %zu, sent shares %zu (clock %d place %u form %u tools %d lines %d blanks %d billing %d)\n",
-                    (unsigned long long)seed, n, order, a, b, (int)k.clock, k.clock_place, k.clock_form, k.tools,
-                    k.lines, k.user_blanks, k.billing);
+                    "seed %llu request %u order %d: raw shares %zu, sent shares %zu (extra %d clock %d place %u form %u tools %d lines %d blanks %d billing %d)\n",
+                    (unsigned long long)seed, n, order, a, b, (int)k.extra, (int)k.clock, k.clock_place, k.clock_form,
+                    k.tools, k.lines, k.user_blanks, k.billing);
                 fail();
             }
         }
