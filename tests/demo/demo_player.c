@@ -83,7 +83,8 @@ static bool has_role(lar_slice m, const char *role) {
 
 static void put_system(player *p, const conversation *v, lar_slice m, const demo_moment *at) {
     demo_kind kind = demo_kind_of(p->o.kind, v->index);
-    if (kind == DEMO_KIND_CLEAN || kind == DEMO_KIND_TOOL_ORDER || kind >= DEMO_KIND_SCHEMA_KEYS) {
+    if (kind == DEMO_KIND_CLEAN || kind == DEMO_KIND_TOOL_ORDER || kind == DEMO_KIND_SCHEMA_KEYS ||
+        kind == DEMO_KIND_ARGUMENTS) {
         demo_put(&p->body, m);
         return;
     }

@@ -10,8 +10,8 @@
  * What is shared is counted without blanks and BOMs, so that CR LF sent as LF is no loss, and up to 12 bytes by
  * which pointers may be shorter than the values they stand for. Stated exceptions: the request in which a value of a
  * prompt with its tools moves for the first time, and conversations that began before that; a billing line's name,
- * dropped from two different texts that have it in common. Prompts begin with different words and sets of tools are apart,
- * because two texts that only begin alike may be first sent in two forms. */
+ * dropped from two different texts that have it in common. Prompts begin with different words and sets of tools are
+ * apart, because two texts that only begin alike may be first sent in two forms. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
