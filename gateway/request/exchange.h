@@ -145,6 +145,8 @@ void lar_exchange_drained(lar_exchange *x);
 void lar_exchange_send(lar_exchange *x, lar_error e, const lar_diag *d);
 /* exchange_recall.c: true if other larders are asked; the exchange goes on by itself then. */
 bool lar_exchange_recall(lar_exchange *x);
+/* exchange_recall.c: tells the shared memory, if there is one, whose values come next. */
+void lar_exchange_share_as(lar_exchange *x);
 void lar_exchange_on_recalled(void *exchange, uint32_t changed);
 void lar_exchange_on_recall_due(lar_exchange *x);
 /* prepare.c: parses, canonicalises, routes by model, builds x->iov; a further call for the same request makes all of it

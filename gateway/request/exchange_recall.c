@@ -24,6 +24,13 @@ bool lar_exchange_recall(lar_exchange *x) {
     return true;
 }
 
+/* With client keys of larder's own the scope comes from a name, which is no secret. */
+void lar_exchange_share_as(lar_exchange *x) {
+    if (!x->loop->shared) return;
+    bool secret = x->record.tenant && !x->config->key_count;
+    lar_shared_link_scope(x->loop->shared, secret ? &x->scope : NULL);
+}
+
 void lar_exchange_on_recalled(void *owner, uint32_t changed) {
     lar_exchange *x = owner;
     lar_diag d = {{0}, 0, 0};

@@ -92,7 +92,7 @@ typedef struct lar_loop {
     lar_pool_set *old_sets; /* replaced; closed once their last request has ended, then freed */
     uv_timer_t sweep_timer; /* runs while there are old sets */
     lar_norm_cache *norm_cache;
-    lar_memory_ops memory;   /* what requests of this loop remember */
+    lar_memory_ops memory, texts; /* what requests of this loop remember */
     lar_shared_link *shared; /* NULL: memory is not shared */
     lar_json json;           /* the body that is being prepared; no request needs its tree afterwards */
     lar_client *clients;     /* all of this loop, newest first */

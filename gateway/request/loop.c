@@ -206,10 +206,12 @@ lar_error lar_loop_open(lar_loop *l, lar_gateway *g, uint32_t index, const uint1
     l->norm_cache = lar_norm_cache_new(NORM_CACHE_ENTRIES);
     if (!l->scratch || !l->norm_cache) return lar_fail(LAR_NO_MEMORY, d, "event loop");
     l->memory = g->memory;
+    l->texts = g->texts;
     if (g->shared) {
         l->shared = lar_shared_link_new(g->shared, &l->uv, l->scratch);
         if (!l->shared) return lar_fail(LAR_NO_MEMORY, d, "shared memory");
-        l->memory = lar_shared_link_memory(l->shared);
+        l->memory = lar_shared_link_memory(l->shared, LAR_SHARED_FORMS);
+        if (g->texts.get) l->texts = lar_shared_link_memory(l->shared, LAR_SHARED_TEXTS);
     }
     lar_generation *generation = newest(g);
     l->set = set_new(l, generation);

@@ -108,11 +108,12 @@ static void canonicalise(lar_exchange *x, const lar_canon_options *options) {
     lar_gateway *g = x->loop->gateway;
     if (options->mode == LAR_CANON_OFF) return;
     uint64_t t0 = lar_clock_mono_ns();
+    lar_exchange_share_as(x);
     if (x->loop->shared) lar_shared_begin(&x->ask);
     lar_canon_in in = {.view = &x->view,
                        .options = options,
                        .memory = x->loop->memory.get ? &x->loop->memory : NULL,
-                       .texts = g->texts.get ? &g->texts : NULL,
+                       .texts = x->loop->texts.get ? &x->loop->texts : NULL,
                        .cache = lar_loop_norm_cache(x->loop, x->set),
                        .scope = scope_hash(x),
                        .key = g->store ? lar_store_key(g->store) : NULL,

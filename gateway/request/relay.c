@@ -144,6 +144,7 @@ void lar_exchange_on_head(lar_exchange *x) {
     x->no_body = x->head_request || h->status == 204 || h->status == 304;
     x->relay = x->no_body ? RELAY_RAW : choose(x, h);
     if (x->canon_ran && h->status < 300 && x->loop->memory.put) {
+        lar_exchange_share_as(x);
         lar_canon_commit(&x->canon, &x->loop->memory);
         /* before the client hears of the answer: its next request may go to another larder */
         if (x->loop->shared) lar_shared_link_flush(x->loop->shared);

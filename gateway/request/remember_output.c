@@ -8,24 +8,22 @@
 #include "policies/output.h"
 
 static bool wanted(const lar_exchange *x) {
-    const lar_gateway *g = x->loop->gateway;
     const lar_loop *l = x->loop;
     uint64_t off = x->set->generation->canon.rules_off;
     bool forms = l->memory.put && !(off >> LAR_RULE_LR011 & 1);
-    bool reasoning = g->texts.put && !(off >> LAR_RULE_LR013 & 1);
+    bool reasoning = l->texts.put && !(off >> LAR_RULE_LR013 & 1);
     lar_protocol p = x->view.protocol;
     bool known = p == LAR_PROTOCOL_CHAT || p == LAR_PROTOCOL_MESSAGES || p == LAR_PROTOCOL_RESPONSES;
     return x->canon_ran && known && x->status >= 200 && x->status < 300 && (forms || reasoning);
 }
 
 static lar_output_memory memory_of(lar_exchange *x) {
-    lar_gateway *g = x->loop->gateway;
     const lar_loop *l = x->loop;
     uint64_t off = x->set->generation->canon.rules_off;
     return (lar_output_memory){.scope = x->canon.scope,
                                .context = x->canon.context,
                                .forms = l->memory.put && !(off >> LAR_RULE_LR011 & 1) ? &l->memory : NULL,
-                               .texts = g->texts.put ? &g->texts : NULL,
+                               .texts = l->texts.put ? &l->texts : NULL,
                                .arena = &x->arena,
                                .reasoning = !(off >> LAR_RULE_LR013 & 1)};
 }
@@ -56,6 +54,7 @@ static void share(lar_exchange *x) {
 void lar_exchange_output_whole(lar_exchange *x) {
     if (!x->output) return;
     lar_output_memory m = memory_of(x);
+    lar_exchange_share_as(x);
     if (!x->usage.error_seen) lar_output_remember(x->output, &m);
     lar_exchange_forget_output(x);
     share(x);
@@ -64,6 +63,7 @@ void lar_exchange_output_whole(lar_exchange *x) {
 void lar_exchange_output_body(lar_exchange *x) {
     if (!wanted(x) || x->usage.error_seen) return;
     lar_output_memory m = memory_of(x);
+    lar_exchange_share_as(x);
     lar_output_remember_body(&x->usage.json, x->view.protocol, &m);
     share(x);
 }

@@ -270,7 +270,10 @@ static lar_error open_store(serve *s, lar_diag *d) {
 /* Over the memory of this process, which answers while the server does not. */
 static lar_error open_shared(serve *s, lar_diag *d) {
     if (!s->g.boot->shared_url[0]) return LAR_OK;
-    lar_shared_options o = {.config = s->g.boot, .local = s->g.memory, .log = s->g.log, .metrics = s->g.metrics};
+    lar_shared_options o = {.config = s->g.boot,
+                            .local = {s->g.memory, s->g.texts},
+                            .log = s->g.log,
+                            .metrics = s->g.metrics};
     return lar_shared_new(&o, &s->g.shared, d);
 }
 
@@ -400,8 +403,8 @@ lar_error lar_serve_run(lar_config *c, lar_diag *d) {
     s->cert_seen = mark_cert(c);
     if (!e) e = read_cert(c, &s->g.listener_tls, d);
     if (!e) e = open_store(s, d);
-    if (!e) e = open_shared(s, d);
     if (!e) e = open_texts(s, d);
+    if (!e) e = open_shared(s, d);
     if (!e) e = open_admin(s, d);
     if (!e) {
         warn_of_open_doors(&s->g);

@@ -27,6 +27,7 @@ lar_error lar_shared_new(const lar_shared_options *o, lar_shared **out, lar_diag
     atomic_init(&s->links_up, 0);
     atomic_init(&s->said, 0);
     atomic_init(&s->refused_ns, 0);
+    if (o->config->shared_secret[0]) s->secret = lar_digest_of(lar_slice_cstr(o->config->shared_secret));
     for (int i = 0; i < LAR_SHARED_SHARDS; i++) (void)pthread_mutex_init(&s->shards[i].lock, NULL);
     const lar_shared_url *u = &o->config->shared;
     lar_diag why = {{0}, 0, 0};
@@ -44,6 +45,7 @@ void lar_shared_free(lar_shared *s) {
     if (!s) return;
     for (int i = 0; i < LAR_SHARED_SHARDS; i++) (void)pthread_mutex_destroy(&s->shards[i].lock);
     lar_tls_context_unref(s->tls);
+    explicit_bzero(&s->secret, sizeof s->secret);
     free(s);
 }
 
@@ -94,17 +96,23 @@ static void set_stamp(lar_shared_shard *h, const lar_hash *key, uint64_t stamp) 
     *slot_of(h, key) = (lar_shared_stamp){key_bits(key), stamp};
 }
 
-static bool read_local(lar_shared *s, const lar_hash *key, lar_buf *local) {
+static bool read_local(lar_shared *s, const lar_shared_place *at, lar_buf *local) {
+    const lar_memory_ops *m = &s->o.local[at->kind];
     local->len = 0;
-    return s->o.local.get(s->o.local.ctx, key, local) == LAR_OK;
+    return m->get(m->ctx, &at->key, local) == LAR_OK;
 }
 
-uint64_t lar_shared_keep(lar_shared *s, const lar_hash *key, lar_slice value) {
-    lar_shared_shard *h = shard_of(s, key);
+static void write_local(lar_shared *s, const lar_shared_place *at, lar_slice value) {
+    const lar_memory_ops *m = &s->o.local[at->kind];
+    m->put(m->ctx, &at->key, value);
+}
+
+uint64_t lar_shared_keep(lar_shared *s, const lar_shared_place *at, lar_slice value) {
+    lar_shared_shard *h = shard_of(s, &at->key);
     (void)pthread_mutex_lock(&h->lock);
     uint64_t stamp = stamp_now(s);
-    s->o.local.put(s->o.local.ctx, key, value);
-    set_stamp(h, key, stamp);
+    write_local(s, at, value);
+    set_stamp(h, &at->key, stamp);
     (void)pthread_mutex_unlock(&h->lock);
     return stamp;
 }
@@ -115,29 +123,29 @@ static int compare(lar_slice a, lar_slice b) {
     return c ? c : a.len < b.len ? -1 : a.len > b.len;
 }
 
-lar_shared_verdict lar_shared_weigh(lar_shared *s, const lar_hash *key, lar_slice value, uint64_t *stamp,
+lar_shared_verdict lar_shared_weigh(lar_shared *s, const lar_shared_place *at, lar_slice value, uint64_t *stamp,
                                     lar_buf *local) {
-    lar_shared_shard *h = shard_of(s, key);
+    lar_shared_shard *h = shard_of(s, &at->key);
     lar_shared_verdict v = LAR_SHARED_TAKEN;
     (void)pthread_mutex_lock(&h->lock);
-    if (read_local(s, key, local)) {
-        uint64_t own = stamp_of(h, key);
+    if (read_local(s, at, local)) {
+        uint64_t own = stamp_of(h, &at->key);
         int c = compare(lar_buf_slice(local), value);
         if (c == 0) v = LAR_SHARED_SAME;
         else if (own > *stamp || (own == *stamp && c > 0)) v = LAR_SHARED_OLDER;
         if (v == LAR_SHARED_OLDER || own > *stamp) *stamp = own;
     }
-    if (v == LAR_SHARED_TAKEN) s->o.local.put(s->o.local.ctx, key, value);
-    if (v != LAR_SHARED_OLDER) set_stamp(h, key, *stamp);
+    if (v == LAR_SHARED_TAKEN) write_local(s, at, value);
+    if (v != LAR_SHARED_OLDER) set_stamp(h, &at->key, *stamp);
     (void)pthread_mutex_unlock(&h->lock);
     return v;
 }
 
-bool lar_shared_missing(lar_shared *s, const lar_hash *key, uint64_t *stamp, lar_buf *local) {
-    lar_shared_shard *h = shard_of(s, key);
+bool lar_shared_missing(lar_shared *s, const lar_shared_place *at, uint64_t *stamp, lar_buf *local) {
+    lar_shared_shard *h = shard_of(s, &at->key);
     (void)pthread_mutex_lock(&h->lock);
-    bool found = read_local(s, key, local);
-    *stamp = stamp_of(h, key);
+    bool found = read_local(s, at, local);
+    *stamp = stamp_of(h, &at->key);
     (void)pthread_mutex_unlock(&h->lock);
     if (*stamp == 0) *stamp = 1;
     return found;

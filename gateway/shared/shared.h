@@ -4,7 +4,8 @@
  * (away, slow, full, damaged) larder works on from the local memory as if alone. Nothing here waits: each event loop
  * has one connection, sends what was learnt at once, and asks for the keys of a request while the request is put aside.
  *
- *     memory = lar_shared_link_memory(link)     get: from the local memory, and the key is noted; put: local, and sent
+ *     memory = lar_shared_link_memory(link, kind)   get: from the local memory, and the key is noted; put: local, sent
+ *     lar_shared_link_scope(link, &scope)       whose request it is
  *     lar_shared_begin(link, &ask)              what is noted from here on belongs to this request
  *     ... the rules run ...
  *     lar_shared_ask_start(&ask)                true: on_done comes; if something changed, begin again
@@ -29,11 +30,15 @@ typedef struct lar_shared lar_shared;
 /* The connection of one event loop. Loop thread only. */
 typedef struct lar_shared_link lar_shared_link;
 
+/* The two memories of the rules (canon.h). Texts are shared only where they are sealed: they hold what models wrote. */
+typedef enum lar_shared_kind { LAR_SHARED_FORMS, LAR_SHARED_TEXTS, LAR_SHARED_KIND_COUNT } lar_shared_kind;
+
 typedef struct lar_shared_options {
     const lar_config *config; /* shared_*; borrowed until lar_shared_free */
-    lar_memory_ops local;     /* where values are kept and found; get and put from any thread */
-    lar_log *log;             /* borrowed, may be NULL */
-    lar_metrics *metrics;     /* borrowed, may be NULL */
+    /* where values are kept and found; get and put from any thread; of TEXTS get may be NULL: none are kept */
+    lar_memory_ops local[LAR_SHARED_KIND_COUNT];
+    lar_log *log;         /* borrowed, may be NULL */
+    lar_metrics *metrics; /* borrowed, may be NULL */
 } lar_shared_options;
 
 /* CONFIG with what to do in `d`: built without hiredis, a CA file that cannot be read... NO_MEMORY. Connects not. */
@@ -47,8 +52,11 @@ lar_shared_link *lar_shared_link_new(lar_shared *s, uv_loop_t *loop, lar_stream_
 void lar_shared_link_close(lar_shared_link *l);
 void lar_shared_link_free(lar_shared_link *l); /* NULL is allowed */
 
-/* The memory as the rules see it, through this link. */
-lar_memory_ops lar_shared_link_memory(lar_shared_link *l);
+/* That memory as the rules see it, through this link. */
+lar_memory_ops lar_shared_link_memory(lar_shared_link *l, lar_shared_kind kind);
+/* For whom the next gets and puts are. `scope` (borrowed): a digest that nobody knows who does not know the client's
+ * credential; what is put is then sealed with it. NULL: there is none; only shared.secret_* seals, if it is set. */
+void lar_shared_link_scope(lar_shared_link *l, const lar_digest *scope);
 /* Sends the puts made so far. They leave by themselves before the loop waits again; a caller that is about to tell
  * somebody else of what it put, so that another larder may be asked next, sends them first. */
 void lar_shared_link_flush(lar_shared_link *l);

@@ -30,7 +30,7 @@ static lar_slice name_of(const lar_shared_link *l, const lar_hash *key, char tex
 /* -- questions ----------------------------------------------------------------------------------------------- */
 
 static lar_shared_question *add_question(lar_shared_link *l, uint32_t keys) {
-    lar_shared_question *q = calloc(1, sizeof *q + keys * sizeof *q->keys);
+    lar_shared_question *q = calloc(1, sizeof *q + keys * sizeof *q->places);
     if (!q) return NULL;
     q->asked_ns = lar_clock_mono_ns();
     if (l->last) l->last->next = q;
@@ -63,12 +63,19 @@ void lar_shared_questions_fail(lar_shared_link *l) {
 
 typedef enum put_mode { PUT_ALWAYS, PUT_IF_MISSING } put_mode;
 
+/* NULL: plain. */
+static lar_shared_seal *seal_of(lar_shared_link *l) {
+    if (!l->cover.sealed) return NULL;
+    lar_shared_seal_use(l->seal, &l->cover.key);
+    return l->seal;
+}
+
 static bool send_put(lar_shared_link *l, const lar_hash *key, uint64_t stamp, lar_slice value, put_mode mode) {
     if (!lar_shared_link_room(l)) return false;
     char name[KEY_TEXT_BYTES], seconds[16];
     int n = snprintf(seconds, sizeof seconds, "%u", (unsigned)((l->shared->o.config->shared_ttl_ms + 999u) / 1000u));
     l->envelope.len = 0;
-    if (lar_shared_value_encode(l->seal, key, stamp, value, &l->envelope) != LAR_OK) return false;
+    if (lar_shared_value_encode(seal_of(l), key, stamp, value, &l->envelope) != LAR_OK) return false;
     lar_slice words[] = {LAR_SLICE("SET"),
                          name_of(l, key, name),
                          lar_buf_slice(&l->envelope),
@@ -87,9 +94,24 @@ static bool send_put(lar_shared_link *l, const lar_hash *key, uint64_t stamp, la
     return true;
 }
 
+void lar_shared_link_scope(lar_shared_link *l, const lar_digest *scope) {
+    static const lar_digest none = {{0}};
+    const lar_digest *secret = &l->shared->secret;
+    l->cover = (lar_shared_cover){.key = lar_shared_seal_key(secret, scope ? scope : &none),
+                                  .sealed = scope || !lar_digest_eq(secret, &none)};
+}
+
+/* What models wrote goes to no server that could read it. */
+static bool is_shared(const lar_shared_link *l, lar_shared_kind kind) {
+    return kind == LAR_SHARED_FORMS || l->cover.sealed;
+}
+
 static void put(void *ctx, const lar_hash *key, lar_slice value) {
-    lar_shared_link *l = ctx;
-    uint64_t stamp = lar_shared_keep(l->shared, key, value);
+    const struct lar_shared_view *v = ctx;
+    lar_shared_link *l = v->link;
+    lar_shared_place at = {*key, v->kind};
+    uint64_t stamp = lar_shared_keep(l->shared, &at, value);
+    if (!is_shared(l, v->kind)) return;
     bool sent = send_put(l, key, stamp, value, PUT_ALWAYS);
     lar_metrics_add(metrics_of(l), sent ? LAR_METRIC_SHARED_PUTS_TOTAL : LAR_METRIC_SHARED_DROPPED_TOTAL, 1);
 }
@@ -119,13 +141,17 @@ static bool note(lar_shared_link *l, const lar_hash *key) {
 }
 
 static lar_error get(void *ctx, const lar_hash *key, lar_buf *out) {
-    lar_shared_link *l = ctx;
-    if (l->new_count < LAR_SHARED_KEYS_MAX && note(l, key)) l->fresh[l->new_count++] = *key;
-    const lar_memory_ops *local = &l->shared->o.local;
+    const struct lar_shared_view *v = ctx;
+    lar_shared_link *l = v->link;
+    if (l->new_count < LAR_SHARED_KEYS_MAX && is_shared(l, v->kind) && note(l, key))
+        l->fresh[l->new_count++] = (lar_shared_place){*key, v->kind};
+    const lar_memory_ops *local = &l->shared->o.local[v->kind];
     return local->get(local->ctx, key, out);
 }
 
-lar_memory_ops lar_shared_link_memory(lar_shared_link *l) { return (lar_memory_ops){.ctx = l, .get = get, .put = put}; }
+lar_memory_ops lar_shared_link_memory(lar_shared_link *l, lar_shared_kind kind) {
+    return (lar_memory_ops){.ctx = &l->views[kind], .get = get, .put = put};
+}
 
 void lar_shared_begin(lar_shared_ask *a) {
     lar_shared_link *l = a->link;
@@ -140,12 +166,12 @@ void lar_shared_begin(lar_shared_ask *a) {
 /* -- asking ------------------------------------------------------------------------------------------------------ */
 
 /* "MGET" and the names, word by word: as many texts as keys would be a large array for what is only passed on. */
-static lar_error add_mget(lar_shared_link *l, const lar_hash *keys, uint32_t count) {
+static lar_error add_mget(lar_shared_link *l, const lar_shared_place *places, uint32_t count) {
     char name[KEY_TEXT_BYTES];
     size_t before = l->out.len;
     lar_error e = lar_buf_printf(&l->out, "*%u\r\n$4\r\nMGET\r\n", (unsigned)count + 1);
     for (uint32_t i = 0; i < count && !e; i++) {
-        lar_slice text = name_of(l, &keys[i], name);
+        lar_slice text = name_of(l, &places[i].key, name);
         e = lar_buf_printf(&l->out, "$%u\r\n", (unsigned)text.len);
         if (!e) e = lar_buf_add_slice(&l->out, text);
         if (!e) e = lar_buf_add(&l->out, "\r\n", 2);
@@ -159,7 +185,7 @@ static bool remember_asked(lar_shared_ask *a, lar_arena *arena) {
     lar_hash *all = lar_arena_alloc(arena, (a->count + l->new_count) * sizeof *all);
     if (!all) return false;
     if (a->count) memcpy(all, a->keys, a->count * sizeof *all);
-    memcpy(all + a->count, l->fresh, l->new_count * sizeof *all);
+    for (uint32_t i = 0; i < l->new_count; i++) all[a->count + i] = l->fresh[i].key;
     a->keys = all;
     a->count += l->new_count;
     return true;
@@ -178,7 +204,8 @@ bool lar_shared_ask_start(lar_shared_ask *a, lar_arena *arena) {
         return false;
     }
     q->count = l->new_count;
-    memcpy(q->keys, l->fresh, q->count * sizeof *q->keys);
+    q->cover = l->cover;
+    memcpy(q->places, l->fresh, q->count * sizeof *q->places);
     if (!lar_shared_link_send(l)) return false;
     q->ask = a;
     a->waiting = q;
@@ -200,7 +227,7 @@ void lar_shared_ask_late(lar_shared_ask *a) {
     lar_metrics_add(metrics_of(l), LAR_METRIC_SHARED_LATE_TOTAL, 1);
     uint64_t now = uv_now(l->loop);
     if (now < l->quiet_until_ms) return; /* of several that waited together one counts */
-    if (l->late_count++ == 0) return; /* one may be the machine's doing */
+    if (l->late_count++ == 0) return;    /* one may be the machine's doing */
     uint32_t quiet = (uint32_t)QUIET_MS_MIN << (l->late_count < 8 ? l->late_count - 2 : 7);
     l->quiet_until_ms = now + (quiet < QUIET_MS_MAX ? quiet : QUIET_MS_MAX);
 }
@@ -208,20 +235,20 @@ void lar_shared_ask_late(lar_shared_ask *a) {
 /* -- answers ------------------------------------------------------------------------------------------------------- */
 
 /* One value of the server. True if the local one changed. */
-static bool take_value(lar_shared_link *l, const lar_hash *key, lar_slice bytes) {
+static bool take_value(lar_shared_link *l, const lar_shared_place *at, lar_slice bytes) {
     lar_shared *s = l->shared;
     uint64_t stamp = 0;
     l->value.len = 0;
     bool there = bytes.ptr != NULL;
-    bool sound = there && lar_shared_value_decode(l->seal, key, bytes, &stamp, &l->value) == LAR_OK &&
+    bool sound = there && lar_shared_value_decode(seal_of(l), &at->key, bytes, &stamp, &l->value) == LAR_OK &&
                  lar_shared_stamp_seen(s, stamp);
     if (there && !sound) lar_metrics_add(metrics_of(l), LAR_METRIC_SHARED_DAMAGED_TOTAL, 1);
     if (!there) lar_metrics_add(metrics_of(l), LAR_METRIC_SHARED_MISSES_TOTAL, 1);
     bool again = false;
     if (!sound) {
-        again = lar_shared_missing(s, key, &stamp, &l->local);
+        again = lar_shared_missing(s, at, &stamp, &l->local);
     } else {
-        lar_shared_verdict v = lar_shared_weigh(s, key, lar_buf_slice(&l->value), &stamp, &l->local);
+        lar_shared_verdict v = lar_shared_weigh(s, at, lar_buf_slice(&l->value), &stamp, &l->local);
         if (v == LAR_SHARED_TAKEN) {
             lar_metrics_add(metrics_of(l), LAR_METRIC_SHARED_HITS_TOTAL, 1);
             return true;
@@ -229,7 +256,7 @@ static bool take_value(lar_shared_link *l, const lar_hash *key, lar_slice bytes)
         again = v == LAR_SHARED_OLDER;
     }
     /* a missing one only if it is still missing: another larder may have put a newer one since */
-    if (again && send_put(l, key, stamp, lar_buf_slice(&l->local), there ? PUT_ALWAYS : PUT_IF_MISSING))
+    if (again && send_put(l, &at->key, stamp, lar_buf_slice(&l->local), there ? PUT_ALWAYS : PUT_IF_MISSING))
         lar_metrics_add(metrics_of(l), LAR_METRIC_SHARED_REPAIRS_TOTAL, 1);
     return false;
 }
@@ -238,7 +265,8 @@ static void take_values(lar_shared_link *l, lar_shared_question *q, const lar_re
     uint32_t changed = 0;
     l->late_count = 0;
     lar_metrics_observe(metrics_of(l), LAR_METRIC_SHARED_SECONDS, (lar_clock_mono_ns() - q->asked_ns) / 1000);
-    for (uint32_t i = 0; i < q->count; i++) changed += take_value(l, &q->keys[i], r->items[i]);
+    l->cover = q->cover; /* whoever works next says whose request it is */
+    for (uint32_t i = 0; i < q->count; i++) changed += take_value(l, &q->places[i], r->items[i]);
     end_question(q, changed);
 }
 

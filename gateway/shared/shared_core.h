@@ -23,6 +23,7 @@ typedef struct lar_shared_shard {
 struct lar_shared {
     lar_shared_options o;
     lar_tls_context *tls; /* NULL: plain */
+    lar_digest secret;    /* of shared_secret; all zero: none */
     atomic_uint_fast64_t clock;
     atomic_int links_up;
     atomic_int said; /* what was logged last: 0 nothing, 1 up, 2 down */
@@ -35,8 +36,14 @@ struct lar_shared {
  * apart. False: this one lies more than a day ahead, which no clock does that can be trusted. */
 LAR_MUST_USE bool lar_shared_stamp_seen(lar_shared *s, uint64_t stamp);
 
+/* A key, and which of the memories it is of. */
+typedef struct lar_shared_place {
+    lar_hash key;
+    lar_shared_kind kind;
+} lar_shared_place;
+
 /* Keeps a value that was put here; returns the stamp it got. */
-uint64_t lar_shared_keep(lar_shared *s, const lar_hash *key, lar_slice value);
+uint64_t lar_shared_keep(lar_shared *s, const lar_shared_place *at, lar_slice value);
 
 typedef enum lar_shared_verdict {
     LAR_SHARED_SAME,  /* nothing to do */
@@ -44,10 +51,10 @@ typedef enum lar_shared_verdict {
     LAR_SHARED_OLDER  /* the local value is newer: `local` and `stamp` say what it is */
 } lar_shared_verdict;
 /* Compares a value of the server with the local one. `local` is filled with what is there. */
-lar_shared_verdict lar_shared_weigh(lar_shared *s, const lar_hash *key, lar_slice value, uint64_t *stamp,
+lar_shared_verdict lar_shared_weigh(lar_shared *s, const lar_shared_place *at, lar_slice value, uint64_t *stamp,
                                     lar_buf *local);
 /* The server has none. True if there is a local one: `local` and `stamp` (1: not known) say what it is. */
-bool lar_shared_missing(lar_shared *s, const lar_hash *key, uint64_t *stamp, lar_buf *local);
+bool lar_shared_missing(lar_shared *s, const lar_shared_place *at, uint64_t *stamp, lar_buf *local);
 
 /* Once for each change of the whole, not for each link. `why` for DOWN. */
 void lar_shared_say_up(lar_shared *s);

@@ -245,14 +245,15 @@ lar_shared_link *lar_shared_link_new(lar_shared *s, uv_loop_t *loop, lar_stream_
     lar_shared_link *l = calloc(1, sizeof *l);
     if (!l) return NULL;
     const lar_config *c = s->o.config;
-    if (c->shared_secret[0]) {
-        l->seal = lar_shared_seal_new(lar_slice_cstr(c->shared_secret));
-        if (!l->seal) {
-            free(l);
-            return NULL;
-        }
+    l->seal = lar_shared_seal_new();
+    if (!l->seal) {
+        free(l);
+        return NULL;
     }
     l->shared = s;
+    for (int k = 0; k < LAR_SHARED_KIND_COUNT; k++)
+        l->views[k] = (struct lar_shared_view){.link = l, .kind = (lar_shared_kind)k};
+    lar_shared_link_scope(l, NULL);
     l->loop = loop;
     l->scratch = scratch;
     l->prefix = lar_slice_cstr(c->shared_prefix);

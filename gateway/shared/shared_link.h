@@ -11,6 +11,12 @@
 /* Keys of one question, and of all questions of one request. */
 enum { LAR_SHARED_KEYS_MAX = LAR_RESP_ITEMS_MAX, LAR_SHARED_REQUEST_KEYS_MAX = 2048, LAR_SHARED_NOTE_SLOTS = 8192 };
 
+/* What values are sealed with. */
+typedef struct lar_shared_cover {
+    lar_digest key;
+    bool sealed; /* false: plain */
+} lar_shared_cover;
+
 /* A command under way: one MGET, or some SETs in a row. */
 typedef struct lar_shared_question {
     struct lar_shared_question *next;
@@ -18,7 +24,8 @@ typedef struct lar_shared_question {
     uint64_t asked_ns;
     uint32_t puts;  /* SETs whose replies have not come; 0: an MGET */
     uint32_t count; /* keys of an MGET */
-    lar_hash keys[];
+    lar_shared_cover cover;
+    lar_shared_place places[];
 } lar_shared_question;
 
 typedef enum lar_shared_state {
@@ -41,7 +48,12 @@ struct lar_shared_link {
     lar_shared *shared;
     uv_loop_t *loop;
     lar_stream_scratch *scratch;
-    lar_shared_seal *seal; /* NULL: plain values */
+    lar_shared_seal *seal;
+    lar_shared_cover cover; /* of the request that the rules work on */
+    struct lar_shared_view {
+        lar_shared_link *link;
+        lar_shared_kind kind;
+    } views[LAR_SHARED_KIND_COUNT]; /* contexts of the memories */
     lar_slice prefix;
     lar_shared_state state;
     lar_stream stream;
@@ -57,7 +69,7 @@ struct lar_shared_link {
     uint32_t late_count;               /* asks in a row that took too long */
     uint64_t quiet_until_ms;           /* nothing is asked before (uv_now) */
     uint32_t round, note_count, new_count;
-    lar_hash fresh[LAR_SHARED_KEYS_MAX]; /* noted in this round, not asked before */
+    lar_shared_place fresh[LAR_SHARED_KEYS_MAX]; /* noted in this round, not asked before */
     lar_shared_note notes[LAR_SHARED_NOTE_SLOTS];
 };
 

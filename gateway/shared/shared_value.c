@@ -10,10 +10,14 @@
 #include <stdlib.h>
 #include <sys/random.h>
 
+#include "base/ensure.h"
+
 enum { PLAIN = 1, SEALED = 2, STAMP_BYTES = 8, CHECK_BYTES = 16, NONCE_BYTES = 12, TAG_BYTES = 16, AAD_BYTES = 24 };
 
 struct lar_shared_seal {
     EVP_CIPHER_CTX *in, *out;
+    lar_digest key;
+    bool used;
 };
 
 static void put_stamp(uint8_t out[STAMP_BYTES], uint64_t v) {
@@ -26,30 +30,44 @@ static uint64_t get_stamp(const char *in) {
     return v;
 }
 
-lar_shared_seal *lar_shared_seal_new(lar_slice secret) {
+lar_digest lar_shared_seal_key(const lar_digest *secret, const lar_digest *scope) {
+    uint8_t all[96];
+    lar_digest label = lar_digest_of(LAR_SLICE("larder shared value 1"));
+    memcpy(all, label.bytes, 32);
+    memcpy(all + 32, secret->bytes, 32);
+    memcpy(all + 64, scope->bytes, 32);
+    lar_digest key = lar_digest_of(lar_slice_of((const char *)all, sizeof all));
+    explicit_bzero(all, sizeof all);
+    return key;
+}
+
+lar_shared_seal *lar_shared_seal_new(void) {
     lar_shared_seal *s = calloc(1, sizeof *s);
     if (!s) return NULL;
-    lar_digest label = lar_digest_of(LAR_SLICE("larder shared value 1")), own = lar_digest_of(secret);
-    uint8_t both[64];
-    memcpy(both, label.bytes, 32);
-    memcpy(both + 32, own.bytes, 32);
-    lar_digest key = lar_digest_of(lar_slice_of((const char *)both, sizeof both));
     s->in = EVP_CIPHER_CTX_new();
     s->out = EVP_CIPHER_CTX_new();
-    bool ok = s->in && s->out && EVP_EncryptInit_ex(s->out, EVP_aes_256_gcm(), NULL, key.bytes, NULL) == 1 &&
-              EVP_DecryptInit_ex(s->in, EVP_aes_256_gcm(), NULL, key.bytes, NULL) == 1;
-    explicit_bzero(both, sizeof both);
-    explicit_bzero(&own, sizeof own);
-    explicit_bzero(&key, sizeof key);
+    lar_digest none = {{0}};
+    bool ok = s->in && s->out && EVP_EncryptInit_ex(s->out, EVP_aes_256_gcm(), NULL, none.bytes, NULL) == 1 &&
+              EVP_DecryptInit_ex(s->in, EVP_aes_256_gcm(), NULL, none.bytes, NULL) == 1;
     if (ok) return s;
     lar_shared_seal_free(s);
     return NULL;
+}
+
+void lar_shared_seal_use(lar_shared_seal *s, const lar_digest *key) {
+    if (s->used && lar_digest_eq(&s->key, key)) return;
+    s->key = *key;
+    s->used = true;
+    /* the cipher and its memory are there already: nothing is left that could fail */
+    LAR_ASSERT(EVP_EncryptInit_ex(s->out, NULL, NULL, key->bytes, NULL) == 1);
+    LAR_ASSERT(EVP_DecryptInit_ex(s->in, NULL, NULL, key->bytes, NULL) == 1);
 }
 
 void lar_shared_seal_free(lar_shared_seal *s) {
     if (!s) return;
     EVP_CIPHER_CTX_free(s->in);
     EVP_CIPHER_CTX_free(s->out);
+    explicit_bzero(&s->key, sizeof s->key);
     free(s);
 }
 

@@ -13,11 +13,14 @@
 
 enum { LAR_SHARED_VALUE_BYTES_MAX = 64 << 10, LAR_SHARED_HEAD_BYTES_MAX = 37 };
 
-/* Seals with AES-256-GCM; one a loop. NULL: plain, with a checksum. */
+/* Seals with AES-256-GCM; one a loop, with a key at a time. NULL: plain, with a checksum. */
 typedef struct lar_shared_seal lar_shared_seal;
-/* `secret` is borrowed, any length. NULL when out of memory. */
-lar_shared_seal *lar_shared_seal_new(lar_slice secret);
+lar_shared_seal *lar_shared_seal_new(void); /* NULL when out of memory */
 void lar_shared_seal_free(lar_shared_seal *s);
+/* From here on with this key. To be called before the first use. */
+void lar_shared_seal_use(lar_shared_seal *s, const lar_digest *key);
+/* The key for what only those may read who know both; all zero: no such secret. */
+lar_digest lar_shared_seal_key(const lar_digest *secret, const lar_digest *scope);
 
 /* Appends the envelope of `value` under `key`. LIMIT: too large; NO_MEMORY; IO: no randomness. `to` stays then. */
 LAR_MUST_USE lar_error lar_shared_value_encode(lar_shared_seal *seal, const lar_hash *key, uint64_t stamp,

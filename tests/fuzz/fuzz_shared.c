@@ -68,7 +68,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         FUZZ_CHECK(lar_hash_eq(whole, cut));
         return 0;
     }
-    lar_shared_seal *seal = data[0] % 3 == 1 ? NULL : lar_shared_seal_new(LAR_SLICE("a secret of sixteen bytes"));
+    lar_digest key = lar_digest_of(LAR_SLICE("a secret of sixteen bytes"));
+    lar_shared_seal *seal = data[0] % 3 == 1 ? NULL : lar_shared_seal_new();
+    if (seal) lar_shared_seal_use(seal, &key);
     value(seal, bytes);
     lar_shared_seal_free(seal);
     return 0;

@@ -140,13 +140,17 @@ void end_open(end *e, uv_loop_t *loop, const server *s, end_options o) {
     e->config.shared_wait_ms = 20;
     e->metrics = lar_metrics_new();
     e->memory = lar_volatile_memory_new(1 << 20);
+    e->texts = lar_volatile_memory_new(1 << 20);
     e->local = lar_volatile_memory_ops(e->memory);
     e->scratch = malloc(sizeof *e->scratch);
-    lar_shared_options so = {.config = &e->config, .local = e->local, .metrics = e->metrics};
+    lar_shared_options so = {.config = &e->config,
+                             .local = {e->local, lar_volatile_memory_ops(e->texts)},
+                             .metrics = e->metrics};
     assert_int_equal(lar_shared_new(&so, &e->shared, &d), LAR_OK);
     e->link = lar_shared_link_new(e->shared, loop, e->scratch);
     assert_non_null(e->link);
-    e->ops = lar_shared_link_memory(e->link);
+    e->ops = lar_shared_link_memory(e->link, LAR_SHARED_FORMS);
+    e->text_ops = lar_shared_link_memory(e->link, LAR_SHARED_TEXTS);
     lar_arena_init(&e->arena, 1 << 20);
 }
 
@@ -156,6 +160,7 @@ void end_close(end *e, uv_loop_t *loop) {
     lar_shared_link_free(e->link);
     lar_shared_free(e->shared);
     lar_volatile_memory_free(e->memory);
+    lar_volatile_memory_free(e->texts);
     lar_metrics_free(e->metrics);
     lar_arena_release(&e->arena);
     lar_arena_release(&e->config.arena);

@@ -27,8 +27,8 @@ void server_call(const server *s, const lar_slice *words, uint32_t count, lar_bu
 typedef struct end {
     lar_config config;
     lar_metrics *metrics;
-    lar_volatile_memory *memory;
-    lar_memory_ops local, ops; /* ops: through the link */
+    lar_volatile_memory *memory, *texts;
+    lar_memory_ops local, ops, text_ops; /* ops: through the link */
     lar_shared *shared;
     lar_shared_link *link;
     lar_stream_scratch *scratch;

@@ -253,6 +253,49 @@ static void sealed_values(void **state) {
     finish(&w);
 }
 
+/* Puts a text of a model at one end, as whoever has this scope; true if the other finds it as whoever has that one. */
+static bool text_reaches(world *w, const char *key, const lar_digest *scope, const lar_digest *other) {
+    lar_hash k = key_of(key);
+    lar_shared_link_scope(w->a.link, scope);
+    w->a.text_ops.put(w->a.text_ops.ctx, &k, LAR_SLICE("what a model wrote"));
+    SETTLE(w, &w->a);
+    lar_shared_link_scope(w->b.link, other);
+    w->out.len = 0;
+    (void)end_ask(&w->b, one, 1); /* sets the ask up; its own key is of no interest */
+    RUN_UNTIL(&w->loop, w->b.done == 1);
+    lar_shared_link_scope(w->b.link, other);
+    w->b.changed = w->b.done = 0;
+    lar_shared_begin(&w->b.ask);
+    (void)w->b.text_ops.get(w->b.text_ops.ctx, &k, &w->out);
+    if (lar_shared_ask_start(&w->b.ask, &w->b.arena)) RUN_UNTIL(&w->loop, w->b.done == 1);
+    w->out.len = 0;
+    lar_error e = w->b.text_ops.get(w->b.text_ops.ctx, &k, &w->out);
+    get_raw(w, key);
+    assert_null(memmem(w->out.ptr, w->out.len, "model", 5));
+    return e == LAR_OK;
+}
+
+/* What models wrote is shared by those who have the same credential, sealed with it, and else by nobody. */
+static void texts_only_where_sealed(void **state) {
+    world w;
+    lar_digest mine = lar_digest_of(LAR_SLICE("one key")), other = lar_digest_of(LAR_SLICE("another key"));
+    (void)state;
+    begin(&w, (end_options){0}, (end_options){0});
+    assert_false(text_reaches(&w, "t1", NULL, NULL));
+    assert_true(text_reaches(&w, "t2", &mine, &mine));
+    assert_false(text_reaches(&w, "t3", &mine, &other));
+    assert_false(text_reaches(&w, "t4", &mine, NULL));
+    finish(&w);
+    begin(&w, (end_options){.secret = "the secret of both"}, (end_options){.secret = "the secret of both"});
+    assert_true(text_reaches(&w, "t1", NULL, NULL));
+    assert_true(text_reaches(&w, "t2", &mine, &mine));
+    assert_false(text_reaches(&w, "t3", &mine, &other));
+    finish(&w);
+    begin(&w, (end_options){.secret = "the secret of one"}, (end_options){.secret = "the secret of another"});
+    assert_false(text_reaches(&w, "t2", &mine, &mine));
+    finish(&w);
+}
+
 static void by_socket_with_password_and_database(void **state) {
     world w;
     char url[160];
@@ -429,7 +472,7 @@ static void *work(void *arg) {
     lar_buf_init(&out, 1 << 20);
     lar_stream_scratch *scratch = malloc(sizeof *scratch);
     lar_shared_link *link = lar_shared_link_new(w->of->shared, &loop, scratch);
-    lar_memory_ops ops = lar_shared_link_memory(link);
+    lar_memory_ops ops = lar_shared_link_memory(link, LAR_SHARED_FORMS);
     for (uint32_t i = 0; i < ROUNDS;) {
         char name[16], value[16];
         snprintf(name, sizeof name, "k%u", (w->seed + i) % KEYS);
@@ -606,6 +649,7 @@ int main(void) {
         cmocka_unit_test(values_expire),
         cmocka_unit_test(prefixes_keep_apart),
         cmocka_unit_test(sealed_values),
+        cmocka_unit_test(texts_only_where_sealed),
         cmocka_unit_test(by_socket_with_password_and_database),
         cmocka_unit_test(wrong_password),
         cmocka_unit_test(server_dies_and_comes_back),

@@ -9,6 +9,14 @@
 
 static lar_hash key_of(const char *text) { return lar_hash_of(lar_slice_cstr(text)); }
 
+static lar_shared_seal *seal_of(const char *secret, const char *scope) {
+    lar_digest a = lar_digest_of(lar_slice_cstr(secret)), b = lar_digest_of(lar_slice_cstr(scope));
+    lar_digest key = lar_shared_seal_key(&a, &b);
+    lar_shared_seal *s = lar_shared_seal_new();
+    lar_shared_seal_use(s, &key);
+    return s;
+}
+
 static lar_error decode(lar_shared_seal *s, const char *key, lar_slice bytes, uint64_t *stamp, lar_buf *out) {
     lar_hash k = key_of(key);
     out->len = 0;
@@ -51,16 +59,19 @@ static void check(lar_shared_seal *s, lar_shared_seal *other) {
 
 static void plain(void **state) {
     (void)state;
-    lar_shared_seal *s = lar_shared_seal_new(LAR_SLICE("a secret of sixteen"));
+    lar_shared_seal *s = seal_of("a secret of sixteen", "");
     check(NULL, s);
     lar_shared_seal_free(s);
 }
 
 static void sealed(void **state) {
     (void)state;
-    lar_shared_seal *s = lar_shared_seal_new(LAR_SLICE("a secret of sixteen"));
-    lar_shared_seal *other = lar_shared_seal_new(LAR_SLICE("a secret of sixteem"));
+    lar_shared_seal *s = seal_of("a secret of sixteen", "");
+    lar_shared_seal *other = seal_of("a secret of sixteem", "");
+    lar_shared_seal *scoped = seal_of("a secret of sixteen", "a scope");
     check(s, other);
+    check(s, scoped);
+    check(scoped, s);
     check(s, NULL);
     lar_buf one, two;
     lar_buf_init(&one, 1 << 20);
@@ -73,6 +84,7 @@ static void sealed(void **state) {
     lar_buf_release(&two);
     lar_shared_seal_free(s);
     lar_shared_seal_free(other);
+    lar_shared_seal_free(scoped);
 }
 
 static void too_large(void **state) {
