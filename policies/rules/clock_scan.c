@@ -206,8 +206,8 @@ static bool key_word(const lar_scan_low_text *l, size_t *cut) {
     while (e > 0 && !lar_scan_is_alnum(l->bytes[e - 1]) && (unsigned char)l->bytes[e - 1] < 0x80) e--;
     for (size_t k = 0; k < sizeof last / sizeof *last; k++) {
         size_t n = strlen(last[k]);
-        if (e >= n && memcmp(l->bytes + e - n, last[k], n) == 0 && (e == n || !lar_scan_is_letter(l->bytes[e - n - 1])))
-            return true;
+        if (e < n || memcmp(l->bytes + e - n, last[k], n) != 0) continue;
+        if (e == n || (k >= 2 && !lar_scan_is_letter(l->bytes[e - n - 1]))) return true; /* "if it is 9:00" is none */
     }
     return false;
 }

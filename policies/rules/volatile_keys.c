@@ -50,8 +50,8 @@ static const wide_mark wide_marks[] = {{"：", true, false},  {"（", false, fal
                                        {"→", true, false},   {"是", false, true},  {"为", false, true},
                                        {"為", false, true},  {"约", false, false}, {"在", false, true},
                                        {"】", true, false},  {"”", false, false},  {"’", false, false},
-                                       {"」", false, false}, {"＃", false, false}, {"＝", true, false},
-                                       {"┃", true, false}};
+                                       {"」", false, false}, {"—", false, false},  {"–", false, false},
+                                       {"＃", false, false}, {"＝", true, false},  {"┃", true, false}};
 
 /* One mark right before e: its bytes; 0 if there is none. */
 static size_t mark_before(lar_slice t, size_t e, size_t floor, lar_key_front *f) {
@@ -72,8 +72,11 @@ static size_t mark_before(lar_slice t, size_t e, size_t floor, lar_key_front *f)
         if (e == f->value) f->quote = c;
         return 1;
     case ':':
-    case '=':
-    case '|': f->sign = true; return 1;
+    case '=': f->sign = true; return 1;
+    case '|': /* a cell; twice it is code */
+        if (e - 1 > floor && t.ptr[e - 2] == '|') return 0;
+        f->sign = true;
+        return 1;
     case '#': /* project#418 is a link */
         if (e - 1 > floor && (lar_scan_is_alnum(t.ptr[e - 2]) || t.ptr[e - 2] == '/')) return 0;
         f->hash = true;

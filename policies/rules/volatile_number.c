@@ -171,7 +171,9 @@ static bool speaks_of_limit(lar_slice t, size_t value) {
     size_t compact = lar_scan_find(&low, "until auto");
     if (compact != SIZE_MAX) memcpy(low.bytes + compact, "     ", 5);
     if (lar_scan_has_any(&low, words, sizeof words / sizeof *words)) return true;
-    return memchr(low.bytes, '<', low.len) && (memchr(low.bytes, '>', low.len) == NULL);
+    const char *less = memchr(low.bytes, '<', low.len); /* "< 5000", no tag */
+    const char *end = low.bytes + low.len;
+    return less && (less + 1 == end || less[1] == ' ' || less[1] == '=');
 }
 
 /* -- one amount -------------------------------------------------------------------------------------------- */
@@ -288,6 +290,27 @@ static size_t with_bracket(lar_slice t, const amount *a) {
     return a->end;
 }
 
+/* "82k/200k (41%)", "82,134 tokens (41% used)": the share goes with it. The offset behind it; a->end if there is none. */
+static size_t with_share(lar_slice t, const amount *a) {
+    if (!a->total && a->unit != UNIT_TOKENS) return a->end;
+    size_t b = lar_clock_skip_blanks(t, a->behind);
+    bool wide = lar_scan_at_text(t, b, "（");
+    if (!wide && !lar_scan_at(t, b, '(')) return a->end;
+    amount in = {0};
+    size_t e = read_digits(t, b + (wide ? 3 : 1), &in);
+    if (e) e = read_scale(t, e, &in);
+    if (!e || in.unit != UNIT_PERCENT) return a->end;
+    size_t used = state_at(t, e);
+    if (used) e = used;
+    if (wide ? lar_scan_at_text(t, e, "）") : lar_scan_at(t, e, ')')) return e + (wide ? 3 : 1);
+    return a->end;
+}
+
+/* Where the whole value ends, with what varies with it. */
+static size_t whole_end(lar_slice t, const amount *a) {
+    return a->unit == UNIT_PERCENT ? with_bracket(t, a) : with_share(t, a);
+}
+
 /* Of what a share is: of a memory or of a context. */
 static bool share_of(lar_slice t, size_t value, size_t behind, lar_volatile_class *class_id) {
     static const char *const memory[] = {"memory", "notes",   "记忆",     "笔记", "内存",       "存储",    "容量",
@@ -326,7 +349,7 @@ static bool take_state(lar_slice t, const amount *a, lar_number *out) {
         break;
     case UNIT_NONE: return false;
     }
-    return take(out, a->start, with_bracket(t, a), c);
+    return take(out, a->start, whole_end(t, a), c);
 }
 
 static bool read_state(lar_slice t, const lar_key_front *f, const amount *a, lar_number *out) {
@@ -338,20 +361,31 @@ static bool read_state(lar_slice t, const lar_key_front *f, const amount *a, lar
     }
     bool small = !a->grouped && !a->scaled && !a->total && a->value < 100;
     if (a->unit == UNIT_TOKENS && small && !sign && !behind) return false;
+    bool wide = lar_scan_is_wide(f->low[LAR_KEY_BYTES_MAX - 1]); /* Chinese keys are verbs: 已用41% */
+    size_t next = lar_clock_skip_blanks(t, a->end);
+    if (a->unit == UNIT_PERCENT && !sign && !behind && !wide && !word_at(t, next, "of")) return false;
     if (a->unit == UNIT_NONE && f->sign && (a->grouped || a->value >= 1000 || a->total))
         return take(out, a->start, a->end, LAR_VOLATILE_BUDGET);
+    lar_volatile_class of;
+    if (a->unit == UNIT_NONE && (a->grouped || a->scaled) && share_of(t, a->start, a->end, &of))
+        return take(out, a->start, a->end, of);
     return take_state(t, a, out);
 }
 
 static bool read_area(lar_slice t, const lar_key_front *f, const amount *a, lar_number *out) {
     bool sign = f->sign || f->copula, wide = lar_scan_is_wide(f->low[LAR_KEY_BYTES_MAX - 1]);
-    bool state = state_at(t, a->behind) || a->total || with_bracket(t, a) != a->end ||
+    bool state = state_at(t, a->behind) || a->total || whole_end(t, a) != a->end ||
                  (a->unit == UNIT_PERCENT && (sign || wide)) || (a->unit == UNIT_MONEY && (sign || wide));
+    char before = f->value > 0 ? t.ptr[f->value - 1] : 0;
+    if (before == '[' && a->unit == UNIT_PERCENT) state = true;
+    bool tag = before == '>' && (a->grouped || a->scaled || a->value >= 1000);
+    if (tag && a->unit == UNIT_NONE && share_of(t, a->start, a->end, &(lar_volatile_class){LAR_VOLATILE_BUDGET}))
+        return take(out, a->start, a->end, LAR_VOLATILE_BUDGET);
     if (!state) return false;
     if (a->unit == UNIT_NONE) {
         bool large = a->grouped || a->scaled || a->total_value >= 1000;
         lar_volatile_class c;
-        return large && a->total && share_of(t, a->start, a->end, &c) && take(out, a->start, a->end, c);
+        return large && a->total && share_of(t, a->start, a->end, &c) && take(out, a->start, whole_end(t, a), c);
     }
     return take_state(t, a, out);
 }
@@ -362,7 +396,7 @@ static bool read_keyed_amount(lar_slice t, const lar_key_front *f, const lar_key
     if (!sign && a->unit == UNIT_NONE && !a->grouped && !a->total && a->value < 1000) return false;
     if (a->unit == UNIT_NONE || (a->unit == UNIT_PERCENT)) {
         if (key->class_id == LAR_VOLATILE_METER && a->unit == UNIT_NONE && !sign) return false;
-        return take(out, a->start, with_bracket(t, a), (lar_volatile_class)key->class_id);
+        return take(out, a->start, whole_end(t, a), (lar_volatile_class)key->class_id);
     }
     return take_state(t, a, out);
 }
@@ -407,17 +441,27 @@ static bool is_counter(lar_slice t, const lar_key_front *f, const lar_key *key, 
     bool colon = lar_scan_at(t, behind, ':') || lar_scan_at_text(t, behind, "：") || lar_scan_at(t, a->end, ':');
     bool dash = lar_scan_at_text(t, behind, "—") || lar_scan_at_text(t, behind, "- ");
     if (is_qualified(f, key->len)) return ends_phrase(t, a->end) || colon;
-    if (f->sign) return !f->copula && ends_phrase(t, a->end) && !colon;
+    bool assigned = f->value > 0 && t.ptr[f->value - 1] == '='; /* turn=12 tokens_left=83211 */
+    if (f->sign) return !f->copula && (assigned || ends_phrase(t, a->end)) && !colon;
     if (a->total) return !(step && (colon || dash));
     if (colon) return false;
     if (f->hash) return ends_phrase(t, a->end) && !step;
     return !step && ends_phrase(t, a->end) && begins_sentence(t, f, key->len);
 }
 
+/* "let turn = 0": code. */
+static bool is_declared(const lar_key_front *f, size_t bytes) {
+    static const char *const words[] = {"let", "const", "var", "int", "auto", "mut"};
+    for (size_t k = 0; k < sizeof words / sizeof *words; k++) {
+        if (lar_key_preceded(f, bytes, words[k])) return true;
+    }
+    return false;
+}
+
 static bool read_counter(lar_slice t, const lar_key_front *f, const lar_key *key, const amount *a, lar_number *out) {
     if (a->unit == UNIT_PERCENT || a->unit == UNIT_MONEY || a->fraction || a->scaled) return false;
     if (a->unit == UNIT_CHARS || (a->unit == UNIT_TOKENS && !a->total)) return false;
-    if (a->value > 100000000) return false;
+    if (a->value > 100000000 || is_declared(f, key->len)) return false;
     bool is;
     if (key->shape == LAR_SHAPE_TOTAL) is = a->total && ends_phrase(t, a->end);
     else if (key->shape == LAR_SHAPE_COUNT) is = (f->sign || f->copula || f->hash || ends_phrase(t, a->end));
@@ -485,7 +529,10 @@ static bool ordinal_zh(lar_slice t, size_t i, const amount *a, lar_number *out) 
     while (head > 0 && t.ptr[head - 1] == ' ') head--;
     if (!lar_scan_behind_text(t, head, "第")) return false;
     head -= 3;
-    size_t at = lar_clock_skip_blanks(t, a->end), e = ANY_WORD_AT(t, at, turns);
+    size_t at = lar_clock_skip_blanks(t, a->end);
+    bool total_first = lar_scan_at(t, at, '/'); /* 第12/40轮 */
+    for (at += total_first; total_first && at < t.len && lar_scan_is_digit(t.ptr[at]);) at++;
+    size_t e = ANY_WORD_AT(t, at, turns);
     bool step = !e && (lar_scan_at_text(t, at, "步") || lar_scan_at_text(t, at, "条消息"));
     if (step) e = at + (lar_scan_at_text(t, at, "步") ? 3 : 9);
     if (!e) return false;

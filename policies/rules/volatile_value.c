@@ -118,6 +118,7 @@ static bool is_strong(lar_slice w) {
     word_facts f = count(w);
     if (w.len >= 10 && f.digits >= 2 && f.letters >= 1 && (f.turns >= 3 || f.marks == 0)) return true;
     if (w.len >= 16 && f.upper >= 3 && f.lower >= 3 && f.turns >= 6) return true;
+    if (memchr(w.ptr, '/', w.len)) return false; /* a path, a model's name */
     if (w.len >= 9 && f.digits == w.len) return true;
     size_t n = 0;
     while (n < w.len && n < 8 && lar_scan_is_letter(w.ptr[n])) n++;
@@ -139,6 +140,12 @@ static size_t read_id(lar_slice t, const lar_key_front *f, const lar_key *key) {
     bool mail =
         f->sign && key->class_id == LAR_VOLATILE_USER_ID && memchr(w.ptr, '@', w.len) && memchr(w.ptr, '.', w.len);
     if (mail) return ends_there(t, e) ? e : 0;
+    bool person = key->class_id == LAR_VOLATILE_SESSION_ID || key->class_id == LAR_VOLATILE_USER_ID;
+    if (key->shape == LAR_SHAPE_NOUN && person) { /* Session: 4471-aa; user 8842113 */
+        bool mixed_signed = f->sign && w.len >= 6 && n.digits >= 2 && n.letters >= 1;
+        bool number = n.digits == w.len && w.len >= 6;
+        if ((mixed_signed || number) && ends_there(t, e)) return e;
+    }
     if (key->shape == LAR_SHAPE_NOUN) return strong && (f->sign || f->copula || !ends_there(t, e) || n.digits) ? e : 0;
     if (n.digits == 0 && !mixed) return 0;
     if (strong || mixed) return e;
