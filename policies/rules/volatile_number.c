@@ -290,7 +290,7 @@ static size_t with_bracket(lar_slice t, const amount *a) {
     return a->end;
 }
 
-/* "82k/200k (41%)", "82,134 tokens (41% used)": the share goes with it. The offset behind it; a->end if there is none. */
+/* "82k/200k (41%)", "82,134 tokens (41% used)": the offset behind the share; a->end if there is none. */
 static size_t with_share(lar_slice t, const amount *a) {
     if (!a->total && a->unit != UNIT_TOKENS) return a->end;
     size_t b = lar_clock_skip_blanks(t, a->behind);
