@@ -220,7 +220,7 @@ static bool read_more(lar_slice t, size_t floor, lar_key_front *f) {
 
 /* Which letters stand before the last one of a key, by the last one; the last characters of Chinese keys. Most words
  * are told apart from keys by these alone; a test holds both against the table. */
-static const char *const before_last[26] = {"cht",  "o",    "",      "aeinosw",     "bcdeghlmnstuvz",
+static const char *const before_last[26] = {"cht",  "o",    "",      "aeinosw",     "bcdeghlmnrstuvz",
                                             "e",    "nos",  "cst",   "mr",          "",
                                             "cs",   "ailr", "ov",    "adeioru",     "npt",
                                             "eimo", "ei",   "aeios", "adeklnprstu", "acefilnoprsux",
