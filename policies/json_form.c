@@ -9,7 +9,7 @@
 #include "policies/json_order.h"
 #include "policies/text.h"
 
-enum { DEPTH_MAX = 64, INDENT_MAX = 8, INDENT_TAB = 9, HEAD_BYTES = 2 };
+enum { DEPTH_MAX = 64, INDENT_MAX = 8, INDENT_TAB = 9, INDENT_GAPS = 255, HEAD_BYTES = 2, GAP_MAX = 255 };
 enum {
     STYLE_COMMA_BLANK = 1,
     STYLE_COLON_BLANK = 2,
@@ -192,11 +192,20 @@ typedef struct frame {
     uint32_t node, child, place; /* child: of an array, the next element */
 } frame;
 
+/* How blanks are printed. */
+typedef struct manner {
+    uint8_t style, indent;
+    lar_slice gaps; /* where `indent` is INDENT_GAPS */
+} manner;
+
 typedef struct printer {
     lar_json_forms *f;
     const lar_json *json;
     const lar_json_order *order;
-    uint8_t style, indent;
+    uint8_t style, indent; /* indent 0 where gaps are given */
+    lar_slice gaps;
+    uint32_t repeat; /* how often the gap in front was used */
+    bool given;
     uint32_t depth;
     frame stack[DEPTH_MAX + 1];
 } printer;
@@ -209,14 +218,37 @@ static lar_error new_line(const printer *p, uint32_t level) {
     return e;
 }
 
+/* The given blanks before the next token. */
+static lar_error gap(printer *p) {
+    if (!p->given) return LAR_OK;
+    const uint8_t *g = (const uint8_t *)p->gaps.ptr;
+    if (p->gaps.len < 2 || p->gaps.len < 2u + g[1] || g[0] == 0) return LAR_INVALID;
+    for (uint32_t i = 0; i < g[1]; i++)
+        if (g[2 + i] != ' ' && g[2 + i] != '\n' && g[2 + i] != '\r' && g[2 + i] != '\t') return LAR_INVALID;
+    lar_error e = put(p->f, p->gaps.ptr + 2, g[1]);
+    if (++p->repeat < g[0]) return e;
+    p->repeat = 0;
+    p->gaps = lar_slice_of(p->gaps.ptr + 2 + g[1], p->gaps.len - 2 - g[1]);
+    return e;
+}
+
+static lar_error token(printer *p, char c) {
+    lar_error e = gap(p);
+    return e ? e : put(p->f, &c, 1);
+}
+
 static lar_error put_value(printer *p, uint32_t node) {
     const lar_json_node *n = &p->json->nodes[node];
-    if (n->kind < LAR_JSON_ARRAY) return put_scalar(p->f, p->json, node, p->style);
+    if (n->kind < LAR_JSON_ARRAY) {
+        lar_error e = gap(p);
+        return e ? e : put_scalar(p->f, p->json, node, p->style);
+    }
     bool object = n->kind == LAR_JSON_OBJECT;
-    if (n->count == 0) return put(p->f, object ? "{}" : "[]", 2);
     if (p->depth > DEPTH_MAX) return LAR_LIMIT;
+    lar_error e = token(p, object ? '{' : '[');
+    if (n->count == 0) return e ? e : token(p, object ? '}' : ']');
     p->stack[p->depth++] = (frame){.node = node, .child = object ? LAR_JSON_NONE : node + 1};
-    return put(p->f, object ? "{" : "[", 1);
+    return e;
 }
 
 /* The next child of the innermost container, or its end. */
@@ -228,16 +260,19 @@ static lar_error step(printer *p) {
     if (at->place == j->nodes[at->node].count) {
         p->depth--;
         if (p->indent) e = new_line(p, p->depth);
-        return e ? e : put(p->f, object ? "}" : "]", 1);
+        return e ? e : token(p, object ? '}' : ']');
     }
-    if (at->place) e = put(p->f, ", ", !p->indent && p->style & STYLE_COMMA_BLANK ? 2 : 1);
+    if (at->place) e = token(p, ',');
+    if (!e && at->place && !p->indent && p->style & STYLE_COMMA_BLANK) e = put(p->f, " ", 1);
     if (!e && p->indent) e = new_line(p, p->depth);
     uint32_t value = at->child;
     if (object) {
         uint32_t key = p->order->want[p->order->first[at->node - p->order->root] + at->place];
         value = key + 1;
+        if (!e) e = gap(p);
         if (!e) e = put_scalar(p->f, j, key, p->style);
-        if (!e) e = put(p->f, ": ", p->style & STYLE_COLON_BLANK ? 2 : 1);
+        if (!e) e = token(p, ':');
+        if (!e && p->style & STYLE_COLON_BLANK) e = put(p->f, " ", 1);
     } else {
         at->child = lar_json_after(j, at->node, at->child);
     }
@@ -245,24 +280,41 @@ static lar_error step(printer *p) {
     return e ? e : put_value(p, value);
 }
 
-static lar_error print(lar_json_forms *f, const lar_json_order *o, uint8_t style, uint8_t indent) {
-    printer p = {.f = f, .json = o->json, .order = o, .style = style, .indent = indent};
+static lar_error print(lar_json_forms *f, const lar_json_order *o, const manner *m) {
+    bool given = m->indent == INDENT_GAPS;
+    printer p = {.f = f,
+                 .json = o->json,
+                 .order = o,
+                 .style = m->style,
+                 .indent = given ? 0 : m->indent,
+                 .gaps = m->gaps,
+                 .given = given};
     f->text.len = 0;
     lar_error e = put_value(&p, o->root);
     while (p.depth && !e) e = step(&p);
-    return e || !(style & STYLE_LINE_END) ? e : put(f, "\n", 1);
+    if (!e) e = gap(&p);
+    if (!e && p.gaps.len) e = LAR_INVALID;
+    return e || !(m->style & STYLE_LINE_END) ? e : put(f, "\n", 1);
 }
 
 lar_error lar_json_form_print(lar_json_forms *f, const lar_json *j, uint32_t node, lar_slice form) {
     lar_json_order o = {.json = j, .root = node, .skip = LAR_JSON_NONE};
     bool fits;
-    if (form.len < HEAD_BYTES || (uint8_t)form.ptr[0] > STYLE_KNOWN || (uint8_t)form.ptr[1] > INDENT_TAB)
-        return LAR_INVALID;
+    if (form.len < HEAD_BYTES) return LAR_INVALID;
+    manner m = {.style = (uint8_t)form.ptr[0], .indent = (uint8_t)form.ptr[1]};
+    bool given = m.indent == INDENT_GAPS;
+    form = lar_slice_of(form.ptr + HEAD_BYTES, form.len - HEAD_BYTES);
+    if (m.style > STYLE_KNOWN || (m.indent > INDENT_TAB && !given) || (given && form.len < 2)) return LAR_INVALID;
+    if (given) {
+        size_t n = (uint8_t)form.ptr[0] | (size_t)(uint8_t)form.ptr[1] << 8;
+        if (form.len < 2 + n) return LAR_INVALID;
+        m.gaps = lar_slice_of(form.ptr + 2, n);
+        form = lar_slice_of(form.ptr + 2 + n, form.len - 2 - n);
+    }
     lar_error e = lar_json_order_read(&o, f->arena, &fits);
     if (e) return e;
-    if (!fits || !lar_json_order_apply(&o, lar_slice_of(form.ptr + HEAD_BYTES, form.len - HEAD_BYTES)))
-        return LAR_INVALID;
-    return print(f, &o, (uint8_t)form.ptr[0], (uint8_t)form.ptr[1]);
+    if (!fits || !lar_json_order_apply(&o, form)) return LAR_INVALID;
+    return print(f, &o, &m);
 }
 
 /* -- reading ---------------------------------------------------------------------------------------- */
@@ -306,17 +358,79 @@ static uint8_t read_style(const lar_json *j, uint32_t node, lar_slice text) {
     return style;
 }
 
+static bool is_blank(char c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; }
+
+/* Where the token at `at` ends; the text is JSON. */
+static size_t token_end(lar_slice s, size_t at) {
+    static const char marks[] = "{}[],:";
+    char c = s.ptr[at++];
+    if (c != '"' && memchr(marks, c, sizeof marks - 1)) return at;
+    if (c == '"') {
+        while (at < s.len && s.ptr[at] != '"') at += s.ptr[at] == '\\' ? 2 : 1;
+        return at < s.len ? at + 1 : s.len;
+    }
+    while (at < s.len && !is_blank(s.ptr[at]) && !memchr(marks, s.ptr[at], sizeof marks - 1)) at++;
+    return at;
+}
+
+/* Appends the blanks before each token, and behind the last; LIMIT where they are too many. */
+static lar_error read_gaps(lar_slice text, lar_buf *out) {
+    size_t last = SIZE_MAX; /* where the entry of the gap before stands */
+    for (size_t at = 0; at <= text.len;) {
+        size_t from = at;
+        while (at < text.len && is_blank(text.ptr[at])) at++;
+        size_t n = at - from;
+        if (n > GAP_MAX) return LAR_LIMIT;
+        uint8_t *e = last == SIZE_MAX ? NULL : (uint8_t *)out->ptr + last;
+        if (e && e[0] < 255 && e[1] == n && memcmp(e + 2, text.ptr + from, n) == 0) {
+            e[0]++;
+        } else {
+            char head[2] = {1, (char)n};
+            last = out->len;
+            lar_error err = lar_buf_add(out, head, sizeof head);
+            if (!err && n) err = lar_buf_add(out, text.ptr + from, n);
+            if (err) return err;
+        }
+        if (at == text.len) return LAR_OK;
+        at = token_end(text, at);
+    }
+    return LAR_OK;
+}
+
+/* The head of a form, if it prints the text: blanks by a rule, else as they stand. */
+static lar_error find_manner(lar_json_forms *f, const lar_json_order *o, lar_slice text, lar_buf *out) {
+    manner m = {.style = read_style(o->json, o->root, text), .indent = read_indent(o->json, o->root)};
+    if (m.indent) m.style &= (uint8_t)~STYLE_COMMA_BLANK;
+    char head[HEAD_BYTES + 2] = {(char)m.style, (char)m.indent};
+    lar_error e = print(f, o, &m);
+    if (e == LAR_LIMIT) return LAR_INVALID;
+    if (e) return e;
+    if (lar_slice_eq(lar_buf_slice(&f->text), text)) return lar_buf_add(out, head, HEAD_BYTES);
+    m.style &= (uint8_t) ~(STYLE_COMMA_BLANK | STYLE_COLON_BLANK | STYLE_LINE_END);
+    m.indent = INDENT_GAPS;
+    size_t at = out->len;
+    e = lar_buf_add(out, head, sizeof head);
+    if (!e) e = read_gaps(text, out);
+    if (e) return e == LAR_LIMIT ? LAR_INVALID : e;
+    size_t n = out->len - at - sizeof head;
+    if (n > UINT16_MAX) return LAR_INVALID;
+    out->ptr[at] = (char)m.style;
+    out->ptr[at + 1] = (char)m.indent;
+    out->ptr[at + 2] = (char)(n & 255);
+    out->ptr[at + 3] = (char)(n >> 8);
+    m.gaps = lar_slice_of(out->ptr + at + sizeof head, n);
+    e = print(f, o, &m);
+    if (!e && !lar_slice_eq(lar_buf_slice(&f->text), text)) e = LAR_INVALID;
+    return e == LAR_LIMIT ? LAR_INVALID : e;
+}
+
 lar_error lar_json_form_read(lar_json_forms *f, const lar_json *j, uint32_t node, lar_slice text, lar_buf *out) {
     lar_json_order o = {.json = j, .root = node, .skip = LAR_JSON_NONE};
     bool fits;
     size_t before = out->len;
     lar_error e = lar_json_order_read(&o, f->arena, &fits);
     if (e || !fits) return e ? e : LAR_INVALID;
-    char head[HEAD_BYTES] = {(char)read_style(j, node, text), (char)read_indent(j, node)};
-    if (head[1]) head[0] &= ~STYLE_COMMA_BLANK;
-    e = print(f, &o, (uint8_t)head[0], (uint8_t)head[1]);
-    if (e == LAR_LIMIT || (!e && !lar_slice_eq(lar_buf_slice(&f->text), text))) return LAR_INVALID;
-    if (!e) e = lar_buf_add(out, head, sizeof head);
+    e = find_manner(f, &o, text, out);
     if (!e) e = lar_json_order_write(&o, f->arena, out);
     bool long_one = out->len - before > LAR_JSON_FORM_BYTES_MAX;
     if (e || long_one) out->len = before;

@@ -2,8 +2,10 @@
  * values and the order of members; not the text of numbers, which counts as what it means.
  *
  * As bytes it holds no text, so that it may lie where no prompt or answer may:
- *     [style][indent][order of members, json_order.h]
- * Forms that programs and models write can be described; others cannot, and then it is the text that is kept. */
+ *     [style][indent][order of members, json_order.h]                       blanks by a rule, as programs print
+ *     [style][255][n n: bytes of blanks][blanks][order of members]          blanks as they stand, as models may write
+ * The blanks are those before each token, and at the end: [how often][length][blanks].
+ * What cannot be described (characters escaped without need, here and not there) is no form: then the text is kept. */
 #ifndef LARDER_POLICIES_JSON_FORM_H
 #define LARDER_POLICIES_JSON_FORM_H
 

@@ -30,15 +30,18 @@ static inline void maker_add(lar_buf *b, const char *text) {
     if (lar_buf_add(b, text, strlen(text)) != LAR_OK) abort();
 }
 
-/* How a program prints: the forms that json_form.h can describe, and one that it cannot. */
+/* How a program or a model prints: what json_form.h can describe, and what it cannot. */
 typedef struct maker_style {
-    bool comma, colon, ascii, odd;
+    bool comma, colon, ascii;
+    bool gaps; /* blanks here and there */
+    bool odd;  /* a letter escaped without need: no form */
     uint32_t indent;
 } maker_style;
 
 static inline maker_style maker_style_of(rng *r) {
     maker_style s = {.comma = pick(r, 2), .colon = pick(r, 2), .ascii = pick(r, 2), .odd = false};
     s.indent = pick(r, 4) == 0 ? 1 + pick(r, 4) : 0;
+    s.gaps = pick(r, 4) == 0;
     return s;
 }
 
@@ -73,11 +76,11 @@ static inline void maker_print(lar_buf *out, rng what, uint32_t depth, const mak
     maker_add(out, array ? "[" : "{");
     for (uint32_t i = 0; i < width; i++) {
         if (i) maker_add(out, s->comma && !s->indent ? ", " : ",");
-        if (s->odd && i == 1) maker_add(out, "  ");
+        if (s->gaps && pick(order, 3) == 0) maker_add(out, " \n");
         maker_line(out, s, depth + 1);
         if (!array) {
             maker_add(out, "\"");
-            maker_add(out, names[s->ascii][at[i]]);
+            maker_add(out, s->odd && at[i] == 0 ? "\\u0063ity" : names[s->ascii][at[i]]);
             maker_add(out, s->colon ? "\": " : "\":");
         }
         maker_print(out, rng_of(what.s * 31 + at[i] + 1), depth + 1, s, order);
