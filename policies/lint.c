@@ -9,6 +9,8 @@
 
 #define STRINGS_BYTES_MAX ((size_t)96 << 20)
 #define MEMORY_BYTES_MAX ((size_t)64 << 20)
+/* For lines and columns: then places are those of their requests. Some seconds. */
+#define WALK_BYTES_MAX (8ull << 30)
 
 /* -- canon's memory ------------------------------------------------------------------------------------ */
 
@@ -48,6 +50,7 @@ lar_lint *lar_lint_new(const lar_lint_options *options) {
     lar_lint *l = calloc(1, sizeof *l);
     if (!l) return NULL;
     l->options = *options;
+    l->walk_left = WALK_BYTES_MAX;
     l->memory_ops = (lar_memory_ops){l, memory_get, memory_put};
     lar_arena_init(&l->strings, STRINGS_BYTES_MAX);
     return l;
@@ -105,6 +108,7 @@ lar_error lar_lint_add(lar_lint *l, const lar_lint_request *r, lar_arena *arena,
     run->cost.provider = lar_lint_provider(l, r->view);
     lar_json_init(&run->before_json);
     lar_error e = run_stages(run);
+    l->cursor = (struct lar_lint_cursor){0};
     lar_json_release(&run->before_json);
     if (fix) {
         if (e) {

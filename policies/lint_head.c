@@ -1,4 +1,4 @@
-/* The head of a request against that of its predecessor: LR003, LR010 and LR107.
+/* The head of a request against that of its predecessor: LR003, LR004, LR010 and LR107.
  * Flow: lint.c -> here, only where something differs -> lint_sight.c.
  * Never blocks; memory from the request's arena. Invariant: what a volatile span or a form of text explains is no
  * LR107: texts are compared by their norms, tools by what they mean. */
@@ -47,7 +47,7 @@ static lar_error see_pair(lar_lint_run *run, lar_lint_seen *seen, const pair *p)
     seen->end = p->at ? p->at : n->end;
     seen->value = p->value;
     seen->before = &before;
-    seen->group = lar_hash_of(lar_slice_cstr(lar_rule_id(seen->rule)));
+    if (seen->rule != LAR_RULE_LR004) seen->group = lar_hash_of(lar_slice_cstr(lar_rule_id(seen->rule)));
     return lar_lint_see(run, seen);
 }
 
@@ -196,6 +196,28 @@ static lar_error text_change(lar_lint_run *run, const lar_lint_text *now, const 
     return see_pair(run, &seen, &p);
 }
 
+/* The same text in two forms. */
+static lar_error form_change(lar_lint_run *run, const lar_lint_text *now, const lar_lint_text *before) {
+    lar_text a, b;
+    lar_text_form f, g;
+    lar_error e = lar_lint_before_read(run);
+    if (!e) e = lar_text_read(&a, run->json, now->node, run->arena);
+    if (!e) e = lar_text_read(&b, &run->before_json, before->node, run->arena);
+    if (e) return e;
+    lar_text_form_read(&f, &a, 0);
+    lar_text_form_read(&g, &b, 0);
+    const char *kind = now->kind == LAR_LINT_SYSTEM ? "system text" : "opening message";
+    lar_lint_seen seen = {.rule = LAR_RULE_LR004, .severity = LAR_SEVERITY_WARNING};
+    seen.what = lar_arena_printf(run->arena, "form of the %s: BOM, line ends, blanks at the end", kind);
+    seen.advice = LAR_SLICE("Send a text with the same BOM, line ends and trailing blanks every time.");
+    pair p = {.now = now->node, .before = before->node, .at = now->start, .at_before = before->start};
+    p.value = lar_lint_form_text(&a, &f, run->arena);
+    p.value_before = lar_lint_form_text(&b, &g, run->arena);
+    if (!seen.what.ptr || !p.value.ptr || !p.value_before.ptr) return LAR_NO_MEMORY;
+    seen.key = lar_lint_form_key(now->norm, now->kind, &seen.group);
+    return see_pair(run, &seen, &p);
+}
+
 static uint32_t system_texts(const lar_lint_kept *k) {
     uint32_t n = 0;
     while (n < k->text_count && k->texts[n].kind == LAR_LINT_SYSTEM) n++;
@@ -226,6 +248,12 @@ lar_error lar_lint_head(lar_lint_run *run) {
     for (uint32_t i = 0; i < now && i < before && !e; i++) {
         const lar_lint_text *a = &run->now->texts[i], *b = &run->before->texts[i];
         if (!lar_hash_eq(a->norm, b->norm)) return text_change(run, a, b);
+        if (a->form != b->form) e = form_change(run, a, b);
+    }
+    for (uint32_t i = now, k = before; !e && i < run->now->text_count && k < run->before->text_count; i++, k++) {
+        const lar_lint_text *a = &run->now->texts[i], *b = &run->before->texts[k];
+        if (a->kind != LAR_LINT_OPENING || b->kind != LAR_LINT_OPENING) break;
+        if (lar_hash_eq(a->norm, b->norm) && a->form != b->form) e = form_change(run, a, b);
     }
     return !e && now != before ? text_count(run, now, before) : e;
 }

@@ -19,7 +19,13 @@ static lar_error read_texts(lar_lint_run *run, lar_lint_kept *k) {
     for (uint32_t i = 0; i < run->unit_count; i++) {
         const lar_lint_unit *u = &run->units[i];
         const lar_json_node *n = &run->json->nodes[u->node];
-        k->texts[k->text_count++] = (lar_lint_text){u->kind, u->norm, u->node, n->start + 1, n->end - 1};
+        k->texts[k->text_count++] =
+            (lar_lint_text){u->kind,
+                            u->norm,
+                            lar_hash_low(lar_hash_of(lar_slice_of((const char *)u->form.recipe, u->form.recipe_bytes))),
+                            u->node,
+                            n->start + 1,
+                            n->end - 1};
         if (u->kind == LAR_LINT_OPENING && !k->opening) k->opening = lar_hash_low(u->norm) | 1;
     }
     return LAR_OK;

@@ -39,15 +39,27 @@ static position in_text(const lar_lint_spot *s, uint32_t at, position p) {
     return p;
 }
 
-static position position_of(const lar_lint_spot *s, uint32_t at) {
+/* From where the last place of this request was, if that lies in front. */
+static position in_body(lar_lint *l, const lar_lint_kept *r, uint32_t at) {
+    struct lar_lint_cursor *c = &l->cursor;
+    if (c->request != r || c->at > at) *c = (struct lar_lint_cursor){r, 0, r->line, r->column};
+    if (at - c->at > l->walk_left) return (position){r->line, r->column};
+    l->walk_left -= at - c->at;
+    position p = advance((position){c->line, c->column}, lar_slice_of(r->body.ptr + c->at, at - c->at));
+    *c = (struct lar_lint_cursor){r, at, p.line, p.column};
+    return p;
+}
+
+static position position_of(lar_lint *l, const lar_lint_spot *s, uint32_t at) {
     const lar_lint_kept *r = s->request;
     position p = {r->line, r->column};
-    if (r->origin == LAR_LINT_ENCLOSED && r->asked && r->asked->locate) {
-        r->asked->locate(r->asked->locate_ctx, at, &p.line, &p.column);
-        return p;
-    }
-    if (r->origin == LAR_LINT_VERBATIM) return advance(p, lar_slice_of(r->body.ptr, at));
-    return r->origin == LAR_LINT_TEXT ? in_text(s, at, p) : p;
+    if (r->origin == LAR_LINT_VERBATIM) return in_body(l, r, at);
+    bool locate = r->origin == LAR_LINT_ENCLOSED && r->asked && r->asked->locate;
+    if (at > l->walk_left || (r->origin == LAR_LINT_ENCLOSED && !locate)) return p;
+    l->walk_left -= at;
+    if (r->origin == LAR_LINT_TEXT) return in_text(s, at, p);
+    r->asked->locate(r->asked->locate_ctx, at, &p.line, &p.column);
+    return p;
 }
 
 static size_t cut(lar_slice s, size_t most) {
@@ -81,7 +93,7 @@ static lar_error pointer_of(lar_lint *l, const lar_lint_spot *s, lar_slice *out)
 
 lar_error lar_lint_place_of(lar_lint *l, const lar_lint_spot *s, lar_lint_place *p) {
     *p = (lar_lint_place){.file = s->request->file, .request = s->request->request};
-    position from = position_of(s, s->start), to = position_of(s, s->end);
+    position from = position_of(l, s, s->start), to = position_of(l, s, s->end);
     p->line = from.line, p->column = from.column;
     p->end_line = to.line, p->end_column = to.column;
     lar_error e = pointer_of(l, s, &p->pointer);

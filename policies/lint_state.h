@@ -86,6 +86,7 @@ typedef struct lar_lint_message {
 typedef struct lar_lint_text {
     lar_lint_kind kind;
     lar_hash norm;
+    uint64_t form;             /* hash of its form */
     uint32_t node, start, end; /* of the string in the body, without quotes */
 } lar_lint_text;
 
@@ -137,6 +138,12 @@ struct lar_lint {
     uint64_t uses, dropped;
     uint32_t requests;
     lar_lint_finding *findings; /* of the last end */
+    /* Where lines and columns were counted up to, and how many bytes may still be walked for them. */
+    struct lar_lint_cursor {
+        const lar_lint_kept *request;
+        uint32_t at, line, column;
+    } cursor;
+    uint64_t walk_left;
 };
 
 /* The request as its provider reads it, for what a place costs. */
@@ -221,6 +228,10 @@ LAR_MUST_USE lar_error lar_lint_kept_store(lar_lint_run *run);
 void lar_lint_kept_free(lar_lint_kept *k);
 /* lint_values.c: volatile spans and forms of texts. */
 LAR_MUST_USE lar_error lar_lint_values(lar_lint_run *run);
+/* Key and group of what is said of a text's form. */
+lar_hash lar_lint_form_key(lar_hash norm, lar_lint_kind kind, lar_hash *group);
+/* "no BOM, LF, at its end \n"; in the arena. */
+lar_slice lar_lint_form_text(const lar_text *t, const lar_text_form *f, lar_arena *arena);
 /* lint_head.c: tools and system texts against those before. */
 LAR_MUST_USE lar_error lar_lint_head(lar_lint_run *run);
 /* lint_notes.c: what the checks say. */

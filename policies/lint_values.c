@@ -82,40 +82,41 @@ static lar_error see_span(lar_lint_run *run, const lar_lint_unit *u, uint32_t i)
     return lar_lint_see(run, &seen);
 }
 
-/* "a BOM, LF, at its end \n\n". */
-static lar_slice form_text(const lar_lint_run *run, const lar_lint_unit *u) {
-    lar_slice t = u->text.text;
+lar_slice lar_lint_form_text(const lar_text *text, const lar_text_form *form, lar_arena *arena) {
+    lar_slice t = text->text;
     bool bom = t.len >= 3 && memcmp(t.ptr, "\xEF\xBB\xBF", 3) == 0, cr = t.len && memchr(t.ptr, '\r', t.len);
     char blanks[64] = "nothing";
     size_t n = 0;
-    for (size_t i = u->form.end; i < t.len && n + 3 < sizeof blanks; i++) {
+    for (size_t i = form->end; i < t.len && n + 3 < sizeof blanks; i++) {
         char c = t.ptr[i];
         blanks[n++] = '\\';
         blanks[n++] = c == '\n' ? 'n' : c == '\r' ? 'r' : c == '\t' ? 't' : 's';
         blanks[n] = 0;
     }
-    return lar_arena_printf(run->arena, "%s, %s, at its end %s (%u bytes)", bom ? "a BOM" : "no BOM",
-                            cr ? "CR in line ends" : "LF", blanks, (unsigned)(t.len - u->form.end));
+    return lar_arena_printf(arena, "%s, %s, at its end %s (%u bytes)", bom ? "a BOM" : "no BOM",
+                            cr ? "CR in line ends" : "LF", blanks, (unsigned)(t.len - form->end));
 }
 
+lar_hash lar_lint_form_key(lar_hash norm, lar_lint_kind kind, lar_hash *group) {
+    *group = keyed(lar_hash_of(LAR_SLICE("LR004")), kinds[kind], 0);
+    return keyed(norm, "form", kind);
+}
+
+/* An odd form is a suspicion; one that larder changes is more. Two forms of one text: lint_head.c. */
 static lar_error see_form(lar_lint_run *run, const lar_lint_unit *u) {
     if (u->kind == LAR_LINT_TOOL || u->form.end == u->form.begin) return LAR_OK;
     lar_slice t = u->text.text;
-    bool odd = (t.len >= 3 && memcmp(t.ptr, "\xEF\xBB\xBF", 3) == 0) || memchr(t.ptr, '\r', t.len);
-    lar_lint_seen seen = {.rule = LAR_RULE_LR004, .severity = LAR_SEVERITY_WARNING, .node = u->node, .suspect = odd};
+    lar_lint_seen seen = {.rule = LAR_RULE_LR004, .severity = LAR_SEVERITY_WARNING, .node = u->node};
     seen.start = run->json->nodes[u->node].start + 1;
     seen.end = seen.start;
-    seen.key = keyed(keyed(u->norm, "form", u->kind), "twin", twins_before(run, u));
-    seen.group = keyed(lar_hash_of(LAR_SLICE("LR004")), kinds[u->kind], 0);
+    seen.suspect = (t.len >= 3 && memcmp(t.ptr, "\xEF\xBB\xBF", 3) == 0) || memchr(t.ptr, '\r', t.len);
+    seen.edited = is_edited(run, LAR_RULE_LR004, seen.start, run->json->nodes[u->node].end);
+    if (!seen.suspect && !seen.edited) return LAR_OK;
+    seen.key = lar_lint_form_key(u->norm, u->kind, &seen.group);
     seen.what = lar_arena_printf(run->arena, "form of the %s: BOM, line ends, blanks at the end", kinds[u->kind]);
     seen.advice = advice_of(LAR_RULE_LR004);
-    seen.edited = is_edited(run, LAR_RULE_LR004, seen.start, run->json->nodes[u->node].end);
-    seen.value = form_text(run, u);
-    if (!seen.what.ptr || !seen.value.ptr) return LAR_NO_MEMORY;
-    lar_error e = lar_lint_see(run, &seen);
-    seen.suspect = false;
-    seen.twin = seen.across = true;
-    return e ? e : lar_lint_see(run, &seen);
+    seen.value = lar_lint_form_text(&u->text, &u->form, run->arena);
+    return seen.what.ptr && seen.value.ptr ? lar_lint_see(run, &seen) : LAR_NO_MEMORY;
 }
 
 static lar_error see_billing(lar_lint_run *run, const lar_finding *f) {
