@@ -43,11 +43,12 @@ static position in_text(const lar_lint_spot *s, uint32_t at, position p) {
 static position in_body(lar_lint *l, const lar_lint_kept *r, uint32_t at) {
     struct lar_lint_cursor *c = &l->cursor;
     if (c->request != r || c->at > at) *c = (struct lar_lint_cursor){r, 0, r->line, r->column};
-    if (at - c->at > l->walk_left) return (position){r->line, r->column};
+    if (at - c->at > l->walk_left) {
+        l->walk_left = 0; /* from here on none is counted */
+        return (position){r->line, r->column};
+    }
     l->walk_left -= at - c->at;
-    position p = advance((position){c->line, c->column}, lar_slice_of(r->body.ptr + c->at, at - c->at));
-    *c = (struct lar_lint_cursor){r, at, p.line, p.column};
-    return p;
+    return advance((position){c->line, c->column}, lar_slice_of(r->body.ptr + c->at, at - c->at));
 }
 
 static position position_of(lar_lint *l, const lar_lint_spot *s, uint32_t at) {
@@ -93,7 +94,10 @@ static lar_error pointer_of(lar_lint *l, const lar_lint_spot *s, lar_slice *out)
 
 lar_error lar_lint_place_of(lar_lint *l, const lar_lint_spot *s, lar_lint_place *p) {
     *p = (lar_lint_place){.file = s->request->file, .request = s->request->request};
-    position from = position_of(l, s, s->start), to = position_of(l, s, s->end);
+    position from = position_of(l, s, s->start);
+    if (l->walk_left && l->cursor.request == s->request) /* twins and the end come next */
+        l->cursor = (struct lar_lint_cursor){s->request, s->start, from.line, from.column};
+    position to = position_of(l, s, s->end);
     p->line = from.line, p->column = from.column;
     p->end_line = to.line, p->end_column = to.column;
     lar_error e = pointer_of(l, s, &p->pointer);

@@ -32,7 +32,7 @@ static lar_slice advice_of(lar_rule r) {
 static bool is_edited(const lar_lint_run *run, lar_rule rule, uint32_t start, uint32_t end) {
     for (uint32_t i = 0; i < run->canon.finding_count; i++) {
         const lar_finding *f = &run->canon.findings[i];
-        if (f->edited && f->rule == rule && f->start < end && f->end > start) return true;
+        if ((f->edited || f->confirmed) && f->rule == rule && f->start < end && f->end > start) return true;
     }
     return false;
 }
@@ -56,7 +56,7 @@ static uint64_t ordinal(const lar_lint_unit *u, uint32_t i) {
     return n;
 }
 
-static lar_error see_span(lar_lint_run *run, const lar_lint_unit *u, uint32_t i) {
+static lar_error see_span(lar_lint_run *run, const lar_lint_unit *u, uint64_t twin, uint32_t i) {
     const lar_lint_span *s = &u->spans[i];
     lar_slice text = u->text.text;
     lar_lint_seen seen = {.rule = s->rule, .severity = LAR_SEVERITY_WARNING, .node = u->node, .suspect = s->key_word};
@@ -69,7 +69,7 @@ static lar_error see_span(lar_lint_run *run, const lar_lint_unit *u, uint32_t i)
     seen.what = lar_arena_printf(run->arena, "%s in the %s", s->text, kinds[u->kind]);
     seen.advice = advice_of(s->rule);
     if (!seen.what.ptr) return LAR_NO_MEMORY;
-    seen.key = keyed(keyed(u->norm, kinds[u->kind], i), "twin", twins_before(run, u));
+    seen.key = keyed(keyed(u->norm, kinds[u->kind], i), "twin", twin);
     lar_error e = lar_lint_see(run, &seen);
     seen.suspect = false;
     seen.twin = true;
@@ -150,7 +150,8 @@ lar_error lar_lint_values(lar_lint_run *run) {
     for (uint32_t k = 0; k < run->unit_count && !e; k++) {
         const lar_lint_unit *u = &run->units[k];
         e = see_form(run, u);
-        for (uint32_t i = 0; i < u->span_count && !e; i++) e = see_span(run, u, i);
+        uint64_t twin = u->span_count ? twins_before(run, u) : 0;
+        for (uint32_t i = 0; i < u->span_count && !e; i++) e = see_span(run, u, twin, i);
     }
     return e;
 }
