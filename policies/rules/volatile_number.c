@@ -591,7 +591,7 @@ static bool may_be_alone(lar_slice t, size_t i) {
 
 bool lar_number_alone(lar_slice t, size_t i, lar_number *out) {
     amount a;
-    if (!may_be_alone(t, i)) return false;
+    if (!may_be_alone(t, i) || lar_scan_behind_text(t, i, " of ")) return false; /* a total */
     if (!read_amount(t, i, &a) || !read_alone(t, i, a, out)) return false;
     if (a.behind > out->end) out->behind = a.behind;
     return true;

@@ -219,6 +219,33 @@ static void test_budget(void **state) {
     assert_int_equal(each_line("volatile.txt", 300, whole_or_not), 0);
 }
 
+/* Where values have moved, a pointer stands: it is no value, so that twice is as good as once. */
+static bool pointer_is_none(sample *s, const char *line) {
+    static const char pointer[] = "(see the latest <runtime-context>)";
+    static char text[LINE_MAX_BYTES * 2];
+    size_t n = 0, at = 0;
+    for (uint32_t k = 0; k <= s->count; k++) {
+        size_t upto = k < s->count ? s->want[k].start : s->len;
+        memcpy(text + n, s->text + at, upto - at);
+        n += upto - at;
+        if (k == s->count) break;
+        memcpy(text + n, pointer, sizeof pointer - 1);
+        n += sizeof pointer - 1;
+        at = s->want[k].end;
+    }
+    lar_volatile_span found[SPANS];
+    uint32_t m = scan(lar_slice_of(text, n), found, SPANS);
+    for (uint32_t k = 0; k < m; k++)
+        print_error("[%.*s] in %.*s\n    of %s", (int)(found[k].end - found[k].start), text + found[k].start, (int)n,
+                    text, line);
+    return m == 0;
+}
+
+static void test_pointers(void **state) {
+    (void)state;
+    assert_int_equal(each_line("volatile.txt", 300, pointer_is_none), 0);
+}
+
 static void test_slots(void **state) {
     (void)state;
     static const struct {
@@ -295,10 +322,10 @@ static void test_stops(void **state) {
 int main(int argc, char **argv) {
     if (argc < 2) return 2;
     folder = argv[1];
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_found),     cmocka_unit_test(test_content),
-                                       cmocka_unit_test(test_ambiguous), cmocka_unit_test(test_cuts),
-                                       cmocka_unit_test(test_promises),  cmocka_unit_test(test_budget),
-                                       cmocka_unit_test(test_slots),     cmocka_unit_test(test_keys_in_order),
-                                       cmocka_unit_test(test_stops)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_found),         cmocka_unit_test(test_content),
+                                       cmocka_unit_test(test_ambiguous),     cmocka_unit_test(test_cuts),
+                                       cmocka_unit_test(test_promises),      cmocka_unit_test(test_budget),
+                                       cmocka_unit_test(test_pointers),      cmocka_unit_test(test_slots),
+                                       cmocka_unit_test(test_keys_in_order), cmocka_unit_test(test_stops)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
