@@ -18,12 +18,12 @@ enum {
     EVENT_NODES_MAX = 16 * 1024
 };
 
-lar_output *lar_output_new(lar_protocol p, bool reasoning) {
+lar_output *lar_output_new(const lar_output_options *options) {
     lar_output *o = calloc(1, sizeof *o);
     if (!o) return NULL;
-    o->protocol = p;
-    o->reasoning = reasoning;
-    lar_json_init(&o->json);
+    o->protocol = options->protocol;
+    o->reasoning = options->reasoning;
+    o->json = options->work;
     lar_buf_init(&o->decoded, LAR_OUTPUT_ANSWER_MAX);
     lar_buf_init(&o->pattern.front, FRONT_MAX);
     lar_buf_init(&o->pattern.back, BACK_MAX);
@@ -44,14 +44,13 @@ static void release_messages(lar_output *o) {
     }
     free(o->messages);
     o->messages = NULL;
-    o->count = 0;
+    o->count = o->cap = 0;
     o->bytes = 0;
 }
 
 void lar_output_free(lar_output *o) {
     if (!o) return;
     release_messages(o);
-    lar_json_release(&o->json);
     lar_buf_release(&o->decoded);
     lar_buf_release(&o->pattern.front);
     lar_buf_release(&o->pattern.back);
@@ -76,13 +75,20 @@ lar_output_gathered *lar_output_message_of(lar_output *o, uint32_t index) {
     for (uint32_t i = o->count; i-- > 0;)
         if (o->messages[i].index == index) return &o->messages[i];
     o->other = true;
-    if (!o->messages) o->messages = calloc(LAR_OUTPUT_MESSAGES_MAX, sizeof *o->messages);
-    if (!o->messages || o->count == LAR_OUTPUT_MESSAGES_MAX) {
+    if (o->count == o->cap && o->cap < LAR_OUTPUT_MESSAGES_MAX) {
+        uint32_t cap = o->cap ? o->cap * 2 : 1;
+        lar_output_gathered *more = realloc(o->messages, cap * sizeof *more);
+        if (more) {
+            o->messages = more;
+            o->cap = cap;
+        }
+    }
+    if (o->count == o->cap) {
         o->given_up = true;
         return NULL;
     }
     lar_output_gathered *m = &o->messages[o->count++];
-    m->index = index;
+    *m = (lar_output_gathered){.index = index};
     lar_buf_init(&m->reasoning, LAR_OUTPUT_ANSWER_MAX);
     return m;
 }
@@ -92,7 +98,7 @@ lar_output_piece *lar_output_piece_of(lar_output *o, lar_output_gathered *m, lar
         if (m->pieces[k].index == index && m->pieces[k].kind == kind) return &m->pieces[k];
     o->other = true;
     if (m->count == m->cap && m->cap < LAR_OUTPUT_PARTS_MAX) {
-        uint32_t cap = m->cap ? m->cap * 2 : 4;
+        uint32_t cap = m->cap ? m->cap * 2 : 1;
         lar_output_piece *more = realloc(m->pieces, cap * sizeof *more);
         if (more) {
             m->pieces = more;
@@ -154,8 +160,8 @@ static lar_slice decode(lar_output *o, lar_slice raw) {
 }
 
 lar_slice lar_output_string(lar_output *o, uint32_t node) {
-    if (!lar_json_is(&o->json, node, LAR_JSON_STRING)) return LAR_SLICE("");
-    lar_slice raw = lar_json_inner(&o->json, node);
+    if (!lar_json_is(o->json, node, LAR_JSON_STRING)) return LAR_SLICE("");
+    lar_slice raw = lar_json_inner(o->json, node);
     return raw.len ? decode(o, raw) : raw;
 }
 
@@ -189,7 +195,7 @@ static void learn_pattern(lar_output *o, lar_slice data) {
     p->sink = LAR_SINK_NONE;
     p->front.len = p->back.len = 0;
     if (sink == LAR_SINK_NONE) return;
-    const lar_json_node *n = &o->json.nodes[o->string_node];
+    const lar_json_node *n = &o->json->nodes[o->string_node];
     if (lar_buf_add(&p->front, data.ptr, n->start + 1u) != LAR_OK) return;
     if (lar_buf_add(&p->back, data.ptr + n->end - 1, data.len - n->end + 1) == LAR_OK) p->sink = sink;
 }
@@ -206,7 +212,7 @@ static bool worth_reading(const lar_output *o, lar_slice type, lar_slice data) {
 void lar_output_event(lar_output *o, lar_slice type, lar_slice data) {
     static const lar_json_limits limits = {.depth_max = 64, .nodes_max = EVENT_NODES_MAX};
     if (o->given_up || fits_pattern(o, data)) goto out;
-    if (!worth_reading(o, type, data) || lar_json_parse(&o->json, data, &limits, NULL) != LAR_OK) return;
+    if (!worth_reading(o, type, data) || lar_json_parse(o->json, data, &limits, NULL) != LAR_OK) return;
     o->strings = 0;
     o->other = false;
     lar_output_read_event(o, type);

@@ -115,8 +115,14 @@ LAR_MUST_USE lar_error lar_output_restore(lar_json_forms *f, lar_output_message 
 
 typedef struct lar_output lar_output;
 
-/* `reasoning`: its text is gathered, too. NULL when out of memory. */
-lar_output *lar_output_new(lar_protocol p, bool reasoning);
+typedef struct lar_output_options {
+    lar_protocol protocol;
+    bool reasoning; /* its text is gathered, too */
+    lar_json *work; /* a tree that is free while an event is read: one for all answers of a thread; borrowed */
+} lar_output_options;
+
+/* NULL when out of memory. */
+lar_output *lar_output_new(const lar_output_options *options);
 void lar_output_free(lar_output *o);
 /* One event of a stream. Never fails: what cannot be read or is too large is not remembered. */
 void lar_output_event(lar_output *o, lar_slice type, lar_slice data);

@@ -10,18 +10,18 @@ enum { FUNCTION_INDEX = 1 << 20 /* of the one call of an old API */ };
 
 static uint32_t index_of(const lar_output *o, uint32_t object, uint32_t otherwise) {
     uint64_t v = 0;
-    uint32_t node = lar_json_get(&o->json, object, "index");
-    return lar_json_u64(&o->json, node, &v) && v < FUNCTION_INDEX ? (uint32_t)v : otherwise;
+    uint32_t node = lar_json_get(o->json, object, "index");
+    return lar_json_u64(o->json, node, &v) && v < FUNCTION_INDEX ? (uint32_t)v : otherwise;
 }
 
 static bool reads(const lar_output *o, uint32_t node, const char *text) {
-    return node != LAR_JSON_NONE && lar_json_eq(&o->json, node, lar_slice_cstr(text));
+    return node != LAR_JSON_NONE && lar_json_eq(o->json, node, lar_slice_cstr(text));
 }
 
 /* Notes where the string of this event goes. Without one, it says nothing. */
 static bool take(lar_output *o, uint32_t node, lar_output_sink sink, uint32_t message, uint32_t piece) {
-    if (!lar_json_is(&o->json, node, LAR_JSON_STRING)) return false;
-    if (lar_json_inner(&o->json, node).len == 0) return false;
+    if (!lar_json_is(o->json, node, LAR_JSON_STRING)) return false;
+    if (lar_json_inner(o->json, node).len == 0) return false;
     o->strings++;
     o->string_node = node;
     o->pattern.sink = o->strings == 1 ? sink : LAR_SINK_NONE;
@@ -38,7 +38,7 @@ static void add_string(lar_output *o, lar_output_gathered *m, lar_output_piece *
 }
 
 static void add_text(lar_output *o, lar_output_gathered *m, uint32_t index, uint32_t node) {
-    if (!lar_json_is(&o->json, node, LAR_JSON_STRING)) return;
+    if (!lar_json_is(o->json, node, LAR_JSON_STRING)) return;
     add_string(o, m, lar_output_piece_of(o, m, LAR_OUTPUT_TEXT, index), node);
 }
 
@@ -61,7 +61,7 @@ static void set_name(lar_output *o, lar_buf *to, uint32_t node) {
 static uint32_t call_index(lar_output *o, const lar_output_gathered *m, uint32_t call) {
     uint32_t index = index_of(o, call, FUNCTION_INDEX), last = LAR_JSON_NONE;
     if (index != FUNCTION_INDEX) return index;
-    lar_slice id = lar_output_string(o, lar_json_get(&o->json, call, "id"));
+    lar_slice id = lar_output_string(o, lar_json_get(o->json, call, "id"));
     for (uint32_t k = 0; k < m->count; k++) {
         if (m->pieces[k].kind != LAR_OUTPUT_CALL) continue;
         last = m->pieces[k].index;
@@ -72,16 +72,16 @@ static uint32_t call_index(lar_output *o, const lar_output_gathered *m, uint32_t
 }
 
 static void read_call(lar_output *o, lar_output_gathered *m, uint32_t call) {
-    uint32_t function = lar_json_get(&o->json, call, "function");
+    uint32_t function = lar_json_get(o->json, call, "function");
     lar_output_piece *p = lar_output_piece_of(o, m, LAR_OUTPUT_CALL, call_index(o, m, call));
     if (!p) return;
-    set_name(o, &p->id, lar_json_get(&o->json, call, "id"));
-    set_name(o, &p->name, lar_json_get(&o->json, function, "name"));
-    add_string(o, m, p, lar_json_get(&o->json, function, "arguments"));
+    set_name(o, &p->id, lar_json_get(o->json, call, "id"));
+    set_name(o, &p->name, lar_json_get(o->json, function, "name"));
+    add_string(o, m, p, lar_json_get(o->json, function, "arguments"));
 }
 
 static void read_choice(lar_output *o, uint32_t choice) {
-    const lar_json *j = &o->json;
+    const lar_json *j = o->json;
     lar_output_gathered *m = lar_output_message_of(o, index_of(o, choice, 0));
     if (!m) return;
     uint32_t delta = lar_json_get(j, choice, "delta"), content = lar_json_get(j, delta, "content");
@@ -105,7 +105,7 @@ static void read_choice(lar_output *o, uint32_t choice) {
 }
 
 static void read_chat(lar_output *o) {
-    const lar_json *j = &o->json;
+    const lar_json *j = o->json;
     uint32_t choices = lar_json_get(j, 0, "choices");
     if (!lar_json_is(j, choices, LAR_JSON_ARRAY)) return;
     for (uint32_t k = lar_json_first(j, choices); k != LAR_JSON_NONE; k = lar_json_after(j, choices, k))
@@ -115,7 +115,7 @@ static void read_chat(lar_output *o) {
 /* -- messages ----------------------------------------------------------------------------------------- */
 
 static void read_block_start(lar_output *o, lar_output_gathered *m, uint32_t index) {
-    const lar_json *j = &o->json;
+    const lar_json *j = o->json;
     uint32_t block = lar_json_get(j, 0, "content_block"), type = lar_json_get(j, block, "type");
     o->other = true;
     if (reads(o, type, "text")) add_text(o, m, index, lar_json_get(j, block, "text"));
@@ -130,7 +130,7 @@ static void read_block_start(lar_output *o, lar_output_gathered *m, uint32_t ind
 }
 
 static void read_block_delta(lar_output *o, lar_output_gathered *m, uint32_t index) {
-    const lar_json *j = &o->json;
+    const lar_json *j = o->json;
     uint32_t delta = lar_json_get(j, 0, "delta"), type = lar_json_get(j, delta, "type");
     if (reads(o, type, "text_delta")) {
         add_text(o, m, index, lar_json_get(j, delta, "text"));
@@ -143,7 +143,7 @@ static void read_block_delta(lar_output *o, lar_output_gathered *m, uint32_t ind
 }
 
 static void read_messages(lar_output *o) {
-    uint32_t type = lar_json_get(&o->json, 0, "type"), index = index_of(o, 0, 0);
+    uint32_t type = lar_json_get(o->json, 0, "type"), index = index_of(o, 0, 0);
     lar_output_gathered *m = lar_output_message_of(o, 0);
     if (!m) return;
     if (reads(o, type, "content_block_start")) read_block_start(o, m, index);
@@ -158,13 +158,13 @@ static void read_item(lar_output *o) {
     lar_output_part parts[LAR_OUTPUT_PARTS_MAX];
     lar_arena names;
     lar_arena_init(&names, LAR_OUTPUT_ANSWER_MAX);
-    lar_output_message item = {.json = &o->json,
+    lar_output_message item = {.json = o->json,
                                .protocol = o->protocol,
                                .role = LAR_ROLE_ASSISTANT,
                                .arena = &names,
                                .parts = parts,
                                .room = LAR_OUTPUT_PARTS_MAX};
-    lar_output_read(&item, lar_json_get(&o->json, 0, "item"));
+    lar_output_read(&item, lar_json_get(o->json, 0, "item"));
     lar_output_gathered *m = item.count ? lar_output_message_of(o, o->count) : NULL;
     for (uint32_t i = 0; i < item.count && m; i++) {
         lar_output_kind kind = parts[i].kind == LAR_OUTPUT_TEXT ? LAR_OUTPUT_TEXT : LAR_OUTPUT_CALL;
@@ -179,13 +179,13 @@ static void read_item(lar_output *o) {
 }
 
 void lar_output_read_event(lar_output *o, lar_slice type) {
-    if (!lar_json_is(&o->json, 0, LAR_JSON_OBJECT)) return;
+    if (!lar_json_is(o->json, 0, LAR_JSON_OBJECT)) return;
     o->pattern.sink = LAR_SINK_NONE;
     switch (o->protocol) {
     case LAR_PROTOCOL_CHAT: read_chat(o); break;
     case LAR_PROTOCOL_MESSAGES: read_messages(o); break;
     case LAR_PROTOCOL_RESPONSES:
-        if (type.len || reads(o, lar_json_get(&o->json, 0, "type"), "response.output_item.done")) read_item(o);
+        if (type.len || reads(o, lar_json_get(o->json, 0, "type"), "response.output_item.done")) read_item(o);
         break;
     case LAR_PROTOCOL_NONE:
     case LAR_PROTOCOL_COMPLETIONS:

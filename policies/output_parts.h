@@ -37,9 +37,9 @@ struct lar_output {
     lar_protocol protocol;
     bool reasoning, given_up;
     lar_output_gathered *messages;
-    uint32_t count;
+    uint32_t count, cap;
     size_t bytes;
-    lar_json json;
+    lar_json *json; /* borrowed: the event that is read */
     lar_buf decoded;
     lar_output_pattern pattern;
     /* of the event that is being read */
@@ -55,7 +55,7 @@ lar_slice lar_output_string(lar_output *o, uint32_t node);
 /* Appends; gives up over the bound. */
 void lar_output_append(lar_output *o, lar_output_piece *p, lar_slice text);
 void lar_output_keep(lar_output *o, lar_buf *to, lar_slice text);
-/* Reads the event in o->json. */
+/* Reads the event in *o->json. */
 void lar_output_read_event(lar_output *o, lar_slice type);
 
 #endif

@@ -30,7 +30,11 @@ static lar_output_memory memory_of(lar_exchange *x) {
 
 void lar_exchange_watch_output(lar_exchange *x) {
     if (x->relay != RELAY_SSE || !wanted(x)) return;
-    x->output = lar_output_new(x->view.protocol, memory_of(x).reasoning);
+    /* the tree of the loop is free between requests' preparations, and so while an event is read */
+    const lar_output_options o = {.protocol = x->view.protocol,
+                                  .reasoning = memory_of(x).reasoning,
+                                  .work = &x->loop->json};
+    x->output = lar_output_new(&o);
 }
 
 void lar_exchange_forget_output(lar_exchange *x) {

@@ -53,7 +53,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     lar_buf_init(&full.bytes, 64u << 20);
     lar_json_init(&j);
     lar_arena_init(&arena, 64u << 20);
-    lar_output *a = lar_output_new(p, reasoning), *b = lar_output_new(p, reasoning);
+    lar_json work;
+    lar_json_init(&work);
+    const lar_output_options options = {.protocol = p, .reasoning = reasoning, .work = &work};
+    lar_output *a = lar_output_new(&options), *b = lar_output_new(&options);
     if (!a || !b) abort();
     lar_slice rest = lar_slice_of((const char *)data + 1, size - 1);
     while (rest.len) {
@@ -80,6 +83,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     FUZZ_CHECK(lar_slice_eq(lar_buf_slice(&quick.bytes), lar_buf_slice(&full.bytes)));
     lar_output_free(a);
     lar_output_free(b);
+    lar_json_release(&work);
     lar_buf_release(&quick.bytes);
     lar_buf_release(&full.bytes);
     lar_json_release(&j);

@@ -188,7 +188,10 @@ void harness_stream(harness *h, lar_protocol p, lar_slice lines, harness_lines k
     lar_arena arena;
     lar_arena_init(&arena, 64u << 20);
     lar_output_memory m = output_memory(h, &arena);
-    lar_output *o = lar_output_new(p, m.reasoning);
+    lar_json work;
+    lar_json_init(&work);
+    const lar_output_options options = {.protocol = p, .reasoning = m.reasoning, .work = &work};
+    lar_output *o = lar_output_new(&options);
     while (lines.len) {
         const char *nl = memchr(lines.ptr, '\n', lines.len);
         size_t n = nl ? (size_t)(nl - lines.ptr) : lines.len;
@@ -203,5 +206,6 @@ void harness_stream(harness *h, lar_protocol p, lar_slice lines, harness_lines k
     }
     lar_output_remember(o, &m);
     lar_output_free(o);
+    lar_json_release(&work);
     lar_arena_release(&arena);
 }
