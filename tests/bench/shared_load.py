@@ -53,7 +53,8 @@ class Client:
         self.s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def post(self, body):
-        head = b"POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+        head = (b"POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer a-key\r\n"
+                b"Content-Type: application/json\r\n")
         data = head + b"Content-Length: %d\r\n\r\n" % len(body) + body
         begin = time.perf_counter_ns()
         self.s.sendall(data)
