@@ -142,12 +142,20 @@ static lar_error add_pattern(lar_lint_files *f, const char *pattern, lar_diag *d
     return walk(&w, n ? top : ".");
 }
 
+/* A store of larder's is read as a whole. */
+static bool is_store(const char *folder) {
+    char data[PATH_BYTES];
+    struct stat st;
+    int n = snprintf(data, sizeof data, "%s/data.mdb", folder);
+    return n > 0 && n < (int)sizeof data && stat(data, &st) == 0;
+}
+
 lar_error lar_lint_files_add(lar_lint_files *f, const char *path, lar_diag *d) {
     struct stat st;
     uint32_t before = f->count;
     if (strcmp(path, "-") == 0) return add_name(f, path, d);
     bool there = stat(path, &st) == 0;
-    if (there && !S_ISDIR(st.st_mode)) return add_name(f, path, d);
+    if (there && (!S_ISDIR(st.st_mode) || is_store(path))) return add_name(f, path, d);
     bool pattern = !there && path[strcspn(path, "*?[")] != 0;
     if (!there && !pattern) return lar_fail(LAR_NOT_FOUND, d, "%s: %s", path, strerror(errno));
     walking w = {.files = f, .d = d};

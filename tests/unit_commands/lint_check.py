@@ -3,15 +3,18 @@
 
 usage: lint_check.py LARDER ROOT
 """
+import http.client
 import json
 import os
 import random
 import re
 import shlex
+import socket
 import stat
 import subprocess
 import sys
 import tempfile
+import time
 
 LARDER, ROOT = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
 FAILED = []
@@ -357,6 +360,30 @@ def test_records(folder):
     rc, out, err = lint("--no-config", "-", stdin=text.encode())
     check("records of larder", rc == 1 and "found in 3 of 3 requests and edited in 1; 2400 tokens" in out, out, err)
     check("with the way to more", "lint a log of the requests" in out, out)
+
+
+def test_store(folder):
+    with socket.socket() as s, socket.socket() as t:
+        s.bind(("127.0.0.1", 0))
+        t.bind(("127.0.0.1", 0))
+        port, admin = s.getsockname()[1], t.getsockname()[1]
+    p = subprocess.Popen([LARDER, "serve", "--listen", "127.0.0.1:%d" % port, "--admin.listen", "127.0.0.1:%d" % admin, "--upstream",
+                          "http://127.0.0.1:9", "--store", folder + "/store", "--canon.mode", "report"],
+                         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    body = json.dumps({"model": "m", "messages": [{"role": "system", "content": "x-a-billing-header: cch=1;\nBe good"},
+                                                  {"role": "user", "content": "x"}]})
+    for _ in range(200):
+        try:
+            c = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+            c.request("POST", "/v1/chat/completions", body)
+            c.getresponse().read()
+            break
+        except OSError:
+            time.sleep(0.1)
+    p.terminate()
+    p.wait(60)
+    rc, out, err = lint("--no-config", folder + "/store")
+    check("a store", rc == 1 and "records of model m: billing_nonce was found in 1 of 1 requests" in out, out, err)
 
 
 def test_hook(folder):
