@@ -318,8 +318,8 @@ static void element(char *out, size_t room, lar_protocol p, uint32_t kind, unsig
         A,
         "{\"role\":\"user\",\"content\":[{\"type\":\"tool_result\",\"tool_use_id\":\"c%u\"}]}",
         "{\"role\":\"assistant\",\"content\":[{\"type\":\"tool_use\",\"id\":\"c%u\"}]}",
-        "{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"t\"},{\"type\":\"tool_result\",\"tool_use_id\":\"c%u\",\"cache_control\":{\"type\":\"ephemeral\"}},"
-        "{\"type\":\"tool_result\",\"tool_use_id\":\"d\"}]}",
+        ("{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"t\"},{\"type\":\"tool_result\",\"tool_use_id\":\"c%u\",\"cache_control\":{\"type\":\"ephemeral\"}},"
+         "{\"type\":\"tool_result\",\"tool_use_id\":\"d\"}]}"),
         "{\"role\":\"assistant\",\"content\":[{\"type\":\"text\",\"text\":\"t\"},{\"type\":\"tool_use\",\"id\":\"c%u\"},{\"type\":\"tool_use\",\"id\":\"d\"}]}"};
     static const char *const responses[] = {U,
                                             A,
