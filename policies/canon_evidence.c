@@ -99,18 +99,30 @@ static lar_hash slot_of(const lar_canon *c, uint32_t i) {
     return lar_volatile_slot(lar_canon_unit_of_span(c, i)->text.text, &c->spans[i]);
 }
 
-/* A slot counts for other prompts only if its label names the value for what it is. What stands in an opening may be
- * a user's own words: there only the very same place counts. */
-static bool slot_changed(lar_canon *c, const lar_canon_group *g, uint32_t i) {
-    if (g->place == LAR_PLACE_OPENING || !c->spans[i].key_word) return false;
-    return lar_canon_get(c, 'L', slot_of(c, i)) && c->value.ptr[0] == VERSION;
+/* Whether its label names one value in the group. A label with several is that of records, a log or a list: out of
+ * their places nobody could tell which value belongs to what. */
+static bool names_one(const lar_canon *c, const lar_canon_group *g, uint32_t i) {
+    lar_hash slot = slot_of(c, i);
+    lar_slice value = lar_canon_span_text(c, i);
+    for (uint32_t k = g->span_first; k < g->span_first + g->span_count; k++) {
+        if (c->spans[k].class_id != c->spans[i].class_id || lar_slice_eq(lar_canon_span_text(c, k), value)) continue;
+        if (lar_hash_eq(slot_of(c, k), slot)) return false;
+    }
+    return true;
 }
 
-static bool shows_now(const lar_canon *c, uint32_t i) {
+/* A slot counts for other prompts only if its label names the value for what it is, and no other one beside it. What
+ * stands in an opening may be a user's own words: there only the very same place counts. */
+static bool slot_changed(lar_canon *c, const lar_canon_group *g, uint32_t i) {
+    if (g->place == LAR_PLACE_OPENING || !c->spans[i].key_word) return false;
+    return lar_canon_get(c, 'L', slot_of(c, i)) && c->value.ptr[0] == VERSION && names_one(c, g, i);
+}
+
+static bool shows_now(const lar_canon *c, const lar_canon_group *g, uint32_t i) {
     const lar_volatile_span *s = &c->spans[i];
     if (lar_volatile_row_of(s->class_id)->evidence != LAR_EVIDENCE_NOW) return false;
     bool trusted = s->key_word || (s->stamp.zone == LAR_ZONE_OFFSET && s->stamp.has_seconds);
-    return trusted && lar_clock_shows(&s->stamp, c->in->now_ms);
+    return trusted && lar_clock_shows(&s->stamp, c->in->now_ms) && names_one(c, g, i);
 }
 
 /* -- the opening: by all that stands before a span --------------------------------------------------- */
@@ -170,12 +182,12 @@ static lar_error judge(lar_canon *c, const lar_canon_group *g, record *r, uint32
     if (r->found && r->state[k] == CHANGED) return LAR_OK;
     if (!r->found || r->state[k] == OFF) {
         if (by_place) e = place_changed(c, &r->place[k], value, &varies);
-        varies = varies || slot_changed(c, g, i) || shows_now(c, i);
+        varies = varies || slot_changed(c, g, i) || shows_now(c, g, i);
     } else if (r->value[k] == value) {
         if (r->state[k] == SEEN) r->state[k] = REPEATED, r->dirty = true;
         return LAR_OK;
     } else {
-        varies = !clock || r->state[k] == SEEN || r->opener == c->opener || slot_changed(c, g, i) || shows_now(c, i);
+        varies = !clock || r->state[k] == SEEN || r->opener == c->opener || slot_changed(c, g, i) || shows_now(c, g, i);
     }
     r->value[k] = value;
     r->state[k] = varies ? CHANGED : SEEN;

@@ -152,6 +152,33 @@ static void test_constants_of_other_prompts(void **state) {
     harness_release(&h);
 }
 
+/* A label with several values is that of records or of a log, in a prompt or in what a user asks about: that it varies
+ * elsewhere, or shows now, does not count. Where it was seen to vary itself, it moves. */
+static void test_labels_of_several_values(void **state) {
+    (void)state;
+    harness h;
+    harness_init(&h);
+    h.now_ms = 1933485342000; /* 2031-04-09T07:15:42Z */
+    same(&h, CHAT("You are careful.\\nUser ID: 48211700\\nBranch: feat/a", USER("q")));
+    const char *head = CHAT("You are careful.\\nUser ID: 48211800\\nBranch: feat/b", USER("q"));
+    char got[2048];
+    sent(&h, got, sizeof got, head);
+    assert_true(fired(&h, LAR_RULE_LR007) && fired(&h, LAR_RULE_LR009));
+    same(&h, CHAT("Accounts:\\n- User ID: 48211700\\n  Branch: feat/c\\n- User ID: 50112900\\n  Branch: main\\n",
+                  USER("q")));
+    sent(&h, got, sizeof got, CHAT("Account:\\nUser ID: 48211700. Again, User ID: 48211700.", USER("q")));
+    assert_true(fired(&h, LAR_RULE_LR007));
+    same(&h, CHAT("Log.\\nTimestamp: 2031-04-09T07:15:02Z\\nstart\\nTimestamp: 2031-04-09T07:15:09Z\\nend", USER("q")));
+    same(&h,
+         "{\"messages\":[" USER("Which is ahead?\\nServer A, current time: 2031-04-09T07:15:02Z\\nServer B, current "
+                                "time: 2031-04-09T07:15:40Z") "]}");
+    sent(&h, got, sizeof got,
+         CHAT("Log.\\nTimestamp: 2031-04-09T07:15:08Z\\nstart\\nTimestamp: 2031-04-09T07:15:31Z\\nend", USER("q")));
+    assert_true(fired(&h, LAR_RULE_LR001));
+    assert_non_null(strstr(got, "Timestamp: 2031-04-09T07:15:08Z\\nTimestamp: 2031-04-09T07:15:31Z"));
+    harness_release(&h);
+}
+
 #define TOOL(name, text) "{\"type\":\"function\",\"function\":{\"name\":\"" name "\",\"description\":\"" text "\"}}"
 #define TOOLS(list) "{\"model\":\"m\",\"messages\":[" USER("%s") "],\"tools\":[" list "]}"
 
@@ -449,6 +476,7 @@ int main(void) {
                                        cmocka_unit_test(test_began_unmoved_stays_unmoved),
                                        cmocka_unit_test(test_counters_begin_again),
                                        cmocka_unit_test(test_constants_of_other_prompts),
+                                       cmocka_unit_test(test_labels_of_several_values),
                                        cmocka_unit_test(test_tool_descriptions),
                                        cmocka_unit_test(test_tools_in_any_order),
                                        cmocka_unit_test(test_openings),
