@@ -272,7 +272,8 @@ lar_error lar_lint_findings(lar_lint *l, lar_lint_finding **list, uint32_t *coun
     qsort(f, n, sizeof *f, by_group);
     n = fold(f, n);
     for (uint32_t i = 0; i < n; i++) {
-        if (!f[i].requests) f[i].requests = 2; /* only its twin was confirmed, by two at least */
+        if (f[i].requests > l->requests) f[i].requests = l->requests; /* several places of one request */
+        if (!f[i].requests) f[i].requests = 2;                        /* only its twin was confirmed, by two at least */
         if (f[i].state == LAR_LINT_SUSPECT && f[i].severity == LAR_SEVERITY_WARNING) f[i].severity = LAR_SEVERITY_INFO;
     }
     qsort(f, n, sizeof *f, by_place);

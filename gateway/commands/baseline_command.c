@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/clock.h"
 #include "base/digest.h"
@@ -136,6 +137,9 @@ static int note_settings(const char *file, lar_baseline *b) {
 static int write_file(const char *file, lar_slice text) {
     char fresh[PATH_BYTES];
     if (!file) return fwrite(text.ptr, 1, text.len, stdout) == text.len && fflush(stdout) == 0 ? 0 : 1;
+    struct stat st;
+    if (stat(file, &st) == 0 && !S_ISREG(st.st_mode))
+        return (void)fprintf(stderr, "larder: %.200s is no regular file; without -o it goes to stdout\n", file), 2;
     int n = snprintf(fresh, sizeof fresh, "%s.new", file);
     FILE *f = n > 0 && n < PATH_BYTES ? fopen(fresh, "wb") : NULL;
     bool ok = f && fwrite(text.ptr, 1, text.len, f) == text.len;

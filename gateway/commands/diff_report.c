@@ -117,9 +117,12 @@ static void print_mending(const lar_diff *d, FILE *to) {
 
 static void print_head(const lar_diff *d, FILE *to) {
     const lar_diff_end *ends[] = {&d->a, &d->b};
-    for (int i = 0; i < 2; i++)
-        (void)fprintf(to, "%c  %s:%" PRIu64 ", %s, %u tokens\n", 'A' + i, ends[i]->file, ends[i]->q.line,
+    for (int i = 0; i < 2; i++) {
+        char file[LAR_SHOWN_BYTES];
+        lar_present_name(lar_slice_cstr(ends[i]->file), file);
+        (void)fprintf(to, "%c  %s:%" PRIu64 ", %s, %u tokens\n", 'A' + i, file, ends[i]->q.line,
                       lar_protocol_name(ends[i]->q.protocol), ends[i]->prompt.tokens);
+    }
     (void)fprintf(to, "as %s prints them: %s first; tokens are estimates\n\n", d->provider->name,
                   d->provider->order == LAR_RENDER_TOOLS_FIRST ? "tools" : "system text");
 }

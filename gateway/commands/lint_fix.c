@@ -1,7 +1,7 @@
 /* New bytes of a file: in its place, or as a diff.
  * Flow: lint_main.c -> here. One thread; blocks on files. Invariants: 1. the file holds the old bytes or the new
  * ones, never a part of either: they are written beside it, synced, and renamed. 2. its mode stays; a symbolic link
- * stays one.
+ * stays one; a pipe or a device is left alone.
  * Memory: none of its own. */
 #include <errno.h>
 #include <fcntl.h>
@@ -40,9 +40,11 @@ lar_error lar_lint_replace_file(const char *path, lar_slice text, lar_diag *d) {
     bool there = realpath(path, full) != NULL;
     if (!there && (errno != ENOENT || snprintf(full, sizeof full, "%s", path) >= (int)sizeof full))
         return lar_fail(LAR_IO, d, "%s: %s", path, strerror(errno));
+    there = there && stat(full, &st) == 0;
+    if (there && !S_ISREG(st.st_mode)) return lar_fail(LAR_IO, d, "%s: not written: it is no regular file", path);
     mode_t mask = umask(0);
     (void)umask(mask);
-    mode_t mode = there && stat(full, &st) == 0 ? st.st_mode & 07777 : 0666 & ~mask;
+    mode_t mode = there ? st.st_mode & 07777 : 0666 & ~mask;
     (void)snprintf(beside, sizeof beside, "%s.XXXXXX", full);
     int fd = mkstemp(beside);
     if (fd < 0) return lar_fail(LAR_IO, d, "%s: cannot write beside it: %s", path, strerror(errno));

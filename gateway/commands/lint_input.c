@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 
 #include "gateway/commands/lint_command.h"
+#include "gateway/commands/present.h"
 #include "gateway/commands/request_log.h"
 
 enum { ARENA_KEEP = 4 << 20, TEXT_BYTES_MAX = 16 << 20, POINTER_BYTES = 4096 };
@@ -32,21 +33,17 @@ typedef struct input {
 } input;
 
 static void complain(const input *in, uint64_t line, uint64_t column, const char *what) {
-    (void)fprintf(stderr, "larder lint: %s:%" PRIu64, in->r->file->name, line);
+    char name[LAR_SHOWN_BYTES]; /* a folder may hold any */
+    lar_present_name(lar_slice_cstr(in->r->file->name), name);
+    (void)fprintf(stderr, "larder lint: %s:%" PRIu64, name, line);
     if (column) (void)fprintf(stderr, ":%" PRIu64, column);
     (void)fprintf(stderr, ": %s\n", what);
-}
-
-static uint32_t characters(lar_slice s) {
-    uint32_t n = 0;
-    for (size_t i = 0; i < s.len; i++) n += ((unsigned char)s.ptr[i] & 0xC0) != 0x80;
-    return n;
 }
 
 static void locate(void *ctx, uint32_t offset, uint32_t *line, uint32_t *column) {
     const input *in = ctx;
     uint64_t at;
-    *column = characters(lar_request_log_front(in->log, offset, &at)) + 1;
+    *column = (uint32_t)lar_request_log_characters(in->log, offset, &at) + 1;
     *line = (uint32_t)at;
 }
 

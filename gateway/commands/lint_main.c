@@ -100,7 +100,8 @@ static int report(linting *x) {
 static lar_error put_fixed(const linting *x, const char *name, const lar_lint_reading *r, lar_diag *d) {
     lar_slice fixed = lar_buf_slice(r->fixed);
     if (x->args.fix == LAR_LINT_FIX_PRINT)
-        return fwrite(fixed.ptr, 1, fixed.len, stdout) == fixed.len && !fflush(stdout) ? LAR_OK : LAR_IO;
+        return (!fixed.len || fwrite(fixed.ptr, 1, fixed.len, stdout) == fixed.len) && !fflush(stdout) ? LAR_OK
+                                                                                                       : LAR_IO;
     if (!r->fixes) return LAR_OK;
     if (x->args.fix == LAR_LINT_FIX_DIFF) return lar_lint_diff(name, r->original, fixed, stdout);
     lar_error e = lar_lint_replace_file(name, fixed, d);

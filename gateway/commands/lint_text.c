@@ -42,7 +42,9 @@ static lar_error add_before(const lar_lint_report *r, const lar_lint_finding *f,
     lar_lint_show(f->before.value, shown);
     if (f->before.file == f->place.file)
         return lar_buf_printf(b, ", in line %u \"%s\"", (unsigned)f->before.line, shown);
-    return lar_buf_printf(b, ", in %s:%u \"%s\"", r->files[f->before.file].name, (unsigned)f->before.line, shown);
+    char file[LAR_SHOWN_BYTES];
+    lar_present_name(lar_slice_cstr(r->files[f->before.file].name), file);
+    return lar_buf_printf(b, ", in %s:%u \"%s\"", file, (unsigned)f->before.line, shown);
 }
 
 lar_error lar_lint_sentence(const lar_lint_report *r, const lar_lint_finding *f, lar_buf *b) {
@@ -145,10 +147,19 @@ static lar_error add_escaped(lar_buf *b, lar_slice s, bool property) {
     return e;
 }
 
+/* A name that a terminal would obey is shown as for people; others must stay what they are, to be found. */
+static lar_error add_file(lar_buf *b, const char *name) {
+    char shown[LAR_LINT_SHOWN_ROOM];
+    lar_slice s = lar_slice_cstr(name);
+    lar_present_name(s, shown);
+    bool whole = s.len + 16 > sizeof shown || lar_slice_eq(lar_slice_cstr(shown), s);
+    return add_escaped(b, whole ? s : lar_slice_cstr(shown), true);
+}
+
 static lar_error github_finding(const lar_lint_report *r, const lar_lint_finding *f, lar_buf *b, lar_buf *text) {
     static const char *const commands[] = {"notice", "warning", "error"};
     lar_error e = lar_buf_printf(b, "::%s file=", commands[f->severity]);
-    if (!e) e = add_escaped(b, lar_slice_cstr(r->files[f->place.file].name), true);
+    if (!e) e = add_file(b, r->files[f->place.file].name);
     if (!e && f->place.line)
         e = lar_buf_printf(b, ",line=%u,col=%u", (unsigned)f->place.line, (unsigned)f->place.column);
     if (!e)

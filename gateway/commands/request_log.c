@@ -226,8 +226,9 @@ static lar_error next_record(lar_request_log *l, lar_diag *d) {
     e = parse(l, line, d);
     if (e && !l->probed) e = probe_document(l, line.len, d);
     l->probed = true;
-    l->counted_at = 0;
+    l->counted_at = l->counted_begin = 0;
     l->counted_line = l->line;
+    l->counted_characters = 0;
     if (e) return e;
     bool list = lar_json_is(&l->json, 0, LAR_JSON_ARRAY) && !lar_log_is_messages(&l->json, 0);
     l->element = list ? lar_json_first(&l->json, 0) : 0;
@@ -236,15 +237,27 @@ static lar_error next_record(lar_request_log *l, lar_diag *d) {
     return LAR_OK;
 }
 
-void lar_log_position(const lar_request_log *l, size_t at, uint64_t *line, uint64_t *column) {
-    size_t begin = 0;
-    *line = l->line;
-    for (size_t i = 0; i < at && i < l->record.len; i++) {
-        if (l->record.ptr[i] != '\n') continue;
-        ++*line;
-        begin = i + 1;
+/* A place in the record: its line, the line's first byte, the line's characters in front of the place. */
+typedef struct spot {
+    size_t begin;
+    uint64_t line, characters;
+} spot;
+
+/* Counted from the element at hand on, not from the record's start: a long list costs its length once. */
+static spot find_spot(const lar_request_log *l, size_t at) {
+    bool behind = at >= l->counted_at;
+    spot s = {behind ? l->counted_begin : 0, behind ? l->counted_line : l->line, behind ? l->counted_characters : 0};
+    for (size_t i = behind ? l->counted_at : 0; i < at && i < l->record.len; i++) {
+        s.characters += ((unsigned char)l->record.ptr[i] & 0xC0) != 0x80;
+        if (l->record.ptr[i] == '\n') s = (spot){i + 1, s.line + 1, 0};
     }
-    *column = at - begin + 1;
+    return s;
+}
+
+void lar_log_position(const lar_request_log *l, size_t at, uint64_t *line, uint64_t *column) {
+    spot s = find_spot(l, at);
+    *line = s.line;
+    *column = at - s.begin + 1;
 }
 
 /* The byte of the record that a byte of the body comes from. */
@@ -266,11 +279,11 @@ void lar_request_log_place(const lar_request_log *l, uint32_t offset, uint64_t *
     if (l->origin_count) lar_log_position(l, source_of(l, offset), line, column);
 }
 
-lar_slice lar_request_log_front(const lar_request_log *l, uint32_t offset, uint64_t *line) {
-    uint64_t column;
-    lar_request_log_place(l, offset, line, &column);
-    size_t at = l->origin_count ? source_of(l, offset) : 0;
-    return lar_slice_of(l->record.ptr + at - (column - 1), column - 1);
+uint64_t lar_request_log_characters(const lar_request_log *l, uint32_t offset, uint64_t *line) {
+    if (!l->origin_count) return *line = l->line, 0;
+    spot s = find_spot(l, source_of(l, offset));
+    *line = s.line;
+    return s.characters;
 }
 
 static void close_element(lar_request_log *l) {
@@ -283,9 +296,11 @@ static void close_element(lar_request_log *l) {
 /* The line of the record at hand; records come in order, so each line end is counted once. */
 static uint64_t line_of(lar_request_log *l) {
     size_t at = l->json.nodes[l->element].start;
-    for (; l->counted_at < at; l->counted_at++)
-        if (l->record.ptr[l->counted_at] == '\n') l->counted_line++;
-    return l->counted_line;
+    spot s = find_spot(l, at);
+    l->counted_at = at;
+    l->counted_begin = s.begin;
+    l->counted_characters = s.characters;
+    return l->counted_line = s.line;
 }
 
 lar_error lar_request_log_next(lar_request_log *l, lar_log_request *out, lar_diag *d) {

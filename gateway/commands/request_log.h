@@ -77,7 +77,7 @@ uint64_t lar_request_log_passed(const lar_request_log *l);
 /* Line and column (bytes, both from 1) in the file that byte `offset` of the last request's body comes from; of what
  * was written around a record's parts or decoded from a string, the nearest place in front. */
 void lar_request_log_place(const lar_request_log *l, uint32_t offset, uint64_t *line, uint64_t *column);
-/* The same as the bytes of that line in front of the place; borrowed until the next call. */
-lar_slice lar_request_log_front(const lar_request_log *l, uint32_t offset, uint64_t *line);
+/* The same, as the characters of that line in front of the place. */
+uint64_t lar_request_log_characters(const lar_request_log *l, uint32_t offset, uint64_t *line);
 
 #endif

@@ -24,8 +24,8 @@ struct lar_request_log {
     uint64_t passed;
 
     lar_slice record; /* its text */
-    size_t counted_at;
-    uint64_t counted_line; /* lines of the record up to there */
+    size_t counted_at, counted_begin; /* of the element at hand; of its line */
+    uint64_t counted_line, counted_characters; /* of the file; of the line in front of the element */
     lar_json json;
     bool open;           /* the record has more to give */
     uint32_t element;    /* of an array of records, or its root */

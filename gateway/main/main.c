@@ -2,8 +2,10 @@
  * Called by people, service managers and scripts. Messages go to stderr and say what to do; results go to stdout.
  * Exit status: 0 done, 1 failed, 2 usage, 3 the configuration is not valid.
  * Not here: what the commands do (gateway/request, gateway/commands, config_command.c). */
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
+#include <unistd.h>
 
 #include "gateway/commands/baseline.h"
 #include "gateway/commands/diff.h"
@@ -157,6 +159,15 @@ static int help(int argc, char **argv) {
     return run(argv[1], 2, asked);
 }
 
+/* A result that a full disk cut off must not pass for a whole one. Who closed the pipe, as head does, knows. */
+static int finish(int code) {
+    if (fflush(stdout) == 0 && !ferror(stdout)) return code;
+    struct pollfd out = {.fd = STDOUT_FILENO, .events = POLLOUT};
+    bool gone = poll(&out, 1, 0) > 0 && (out.revents & POLLERR);
+    if (!gone) (void)fprintf(stderr, "larder: standard output could not be written whole; is the disk full?\n");
+    return code == LAR_EXIT_OK ? LAR_EXIT_FAILED : code;
+}
+
 int main(int argc, char **argv) {
     /* `larder tail | head` must end with an error of write, not by a signal half-way through a store transaction. */
     (void)signal(SIGPIPE, SIG_IGN);
@@ -168,5 +179,5 @@ int main(int argc, char **argv) {
     const char *name = argv[1];
     if (is_help(name)) name = "help";
     if (strcmp(name, "-V") == 0 || strcmp(name, "--version") == 0) name = "version";
-    return run(name, argc - 1, argv + 1);
+    return finish(run(name, argc - 1, argv + 1));
 }

@@ -235,6 +235,49 @@ def test_formats(folder):
     check("json: tokens", isinstance(clock["tokens"], int) and clock["tokens"] > 0, clock)
 
 
+def test_one_long_line(folder):
+    """A list on one line: places are counted on from request to request, in lines and in characters."""
+    body = {"messages": [{"role": "system", "content": "X é"}, {"role": "user", "content": "hi" * 2000}]}
+    last = {"messages": [{"role": "system", "content": "X é. Current time: 2031-04-09 15:15:42"}]}
+    for name, indent in (("line.json", None), ("lines.json", 1)):
+        path = os.path.join(folder, name)
+        text = json.dumps([body] * 1500 + [last], ensure_ascii=False, indent=indent)
+        with open(path, "w", encoding="utf-8") as f:
+            f.write(text)
+        at = text.index("2031-")
+        place = "%d:%d:" % (text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at))
+        rc, out, err = lint("--no-config", path)
+        check("%s: the place, in characters" % name, rc == 1 and place in out and "1501 requests" in out, place, out, err)
+
+
+def test_hostile_files(folder):
+    name = os.path.join(folder, "\x1b[31mred\u202e.json")
+    with open(name, "w") as f:
+        f.write(CLOCK + "{bad}\n")
+    for fmt in ("text", "github"):
+        rc, out, err = lint("--no-config", "--format", fmt, folder)
+        check("%s: a file's name is shown harmless" % fmt,
+              rc == 2 and not re.search("[\x1b\u202e]", out + err) and "\\x1b" in err, out, err)
+    pipe = os.path.join(folder, "pipe.jsonl")
+    os.mkfifo(pipe)
+    billing = CLOCK.replace("Be careful", "x-a-billing-header: cch=12;\\nBe careful")
+    feed = subprocess.Popen([sys.executable, "-c", "import sys; open(sys.argv[1], 'w').write(sys.argv[2])", pipe, billing])
+    rc, out, err = lint("--no-config", "--fix", pipe)
+    feed.wait(60)
+    check("a pipe is not replaced", rc == 2 and stat.S_ISFIFO(os.stat(pipe).st_mode) and "no regular file" in err, out, err)
+    write(folder + "/ok.json", CLOCK.strip())
+    rc, out, err = lint("--no-config", "--write-baseline", pipe, folder + "/ok.json")
+    check("nor by a baseline", rc == 2 and stat.S_ISFIFO(os.stat(pipe).st_mode) and "no regular file" in err, out, err)
+    p = subprocess.run([LARDER, "fingerprint"], stdout=open("/dev/full", "w"), stderr=subprocess.PIPE, timeout=60)
+    check("a full disk is said", p.returncode == 1 and b"could not be written" in p.stderr, p)
+    rc, out, err = lint("--no-config", "--fix=print", "-", stdin=b"")
+    check("nothing is mended to nothing", (rc, out) == (0, "") and "runtime error" not in err, rc, out, err)
+    with open(folder + "/twice.md", "w") as f:
+        f.write("Current time: 2031-04-09 15:15:42\n" * 2)
+    out = json.loads(lint("--no-config", "--format", "json", folder + "/twice.md")[1])
+    check("two places of one request are one request", [f["requests"] for f in out["findings"]] == [1], out)
+
+
 def test_fix(folder):
     path, link = os.path.join(folder, "fix.jsonl"), os.path.join(folder, "link.jsonl")
     lines = ['# a comment ',
