@@ -220,7 +220,7 @@ static void read_label(lar_slice t, lar_clock_span *s, size_t floor) {
     size_t cut;
     s->key_word = key_word(&low, &cut);
     size_t code = s->start - (s->start > b && t.ptr[s->start - 1] == '`' && s->key_word); /* **Time:** `15:15` */
-    s->example = lar_scan_speaks_of_example(&low) || lar_scan_in_ticks(t, b, code);
+    s->example = lar_scan_speaks_of_example(&low) || lar_scan_in_ticks(t, b, code) || lar_scan_in_address(t, s->start);
     b += cut;
     if (s->start - b > LABEL_MAX) b = s->start - LABEL_MAX;
     while (b < s->start && ((unsigned char)t.ptr[b] & 0xC0) == 0x80) b++;

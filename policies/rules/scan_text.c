@@ -74,6 +74,17 @@ bool lar_scan_in_ticks(lar_slice t, size_t b, size_t e) {
     return inside;
 }
 
+bool lar_scan_in_address(lar_slice t, size_t e) {
+    enum { ADDRESS_REACH = 512 };
+    size_t most = e > ADDRESS_REACH ? e - ADDRESS_REACH : 0;
+    for (size_t b = e; b > most; b--) {
+        char c = t.ptr[b - 1];
+        if ((unsigned char)c <= ' ' || c == '"' || c == '\'' || c == '<' || c == '>' || c == '`') return false;
+        if (c == '/' && lar_scan_behind_text(t, b, "://")) return true;
+    }
+    return false;
+}
+
 bool lar_scan_speaks_of_example(const lar_scan_low_text *l) {
     static const char *const words[] = {"e.g",      "example", "such as", "format", "cutoff", "cut-off", "sample",
                                         "strftime", "例如",    "比如",    "格式",   "示例",   "截止",    "样例"};

@@ -51,8 +51,9 @@ static void finish(scan *s, lar_volatile_span *out, size_t label, size_t start, 
     size_t line = lar_scan_line_before(s->t, start, EXAMPLE_REACH, s->floor);
     lar_scan_low_text low;
     lar_scan_lower(s->t, lar_scan_sentence(s->t, line, start), start, &low);
+    bool address = out->class_id != LAR_VOLATILE_PROCESS && out->class_id != LAR_VOLATILE_PATH;
     out->example = lar_scan_speaks_of_example(&low) || lar_scan_in_ticks(s->t, line, label) ||
-                   lar_scan_in_example(s->t, start, &s->place);
+                   (address && lar_scan_in_address(s->t, start)) || lar_scan_in_example(s->t, start, &s->place);
     s->floor = end;
 }
 
