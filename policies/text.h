@@ -50,9 +50,6 @@ typedef struct lar_text_form {
 
 /* `drop_end`: decoded offset behind a dropped first line, 0 if none. */
 void lar_text_form_read(lar_text_form *f, const lar_text *t, uint32_t drop_end);
-static inline bool lar_text_form_plain(const lar_text_form *f) {
-    return f->recipe_bytes == 2 && f->recipe[0] == 0 && f->recipe[1] == 0;
-}
 
 /* Spans of the text that count as their class only. Sorted, apart from each other. */
 typedef struct lar_text_mask {

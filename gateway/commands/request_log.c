@@ -14,19 +14,6 @@
 
 enum { READ_BYTES = 1 << 16, RECORD_MAX = 256 << 20, KEEP_BYTES = 1 << 20 };
 
-static const char *const form_names[LAR_LOG_FORM_COUNT] = {
-    [LAR_LOG_BODY] = "request",
-    [LAR_LOG_ARRAY] = "messages",
-    [LAR_LOG_CONVERSATION] = "conversation",
-    [LAR_LOG_BATCH] = "batch",
-    [LAR_LOG_PAIR] = "pair",
-    [LAR_LOG_LITELLM] = "LiteLLM",
-    [LAR_LOG_LANGFUSE] = "Langfuse",
-    [LAR_LOG_EXPORT] = "larder export",
-};
-
-const char *lar_log_form_name(lar_log_form f) { return (unsigned)f < LAR_LOG_FORM_COUNT ? form_names[f] : "none"; }
-
 /* -- opening ---------------------------------------------------------------------------------------------- */
 
 static lar_request_log *make(const char *name, const lar_request_log_options *o) {

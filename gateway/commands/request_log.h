@@ -27,8 +27,6 @@ typedef enum lar_log_form {
     LAR_LOG_EXPORT,       /* a line of `larder export`: numbers, no text; body is empty */
     LAR_LOG_FORM_COUNT
 } lar_log_form;
-/* "request", "conversation", "LiteLLM"...; static text. */
-const char *lar_log_form_name(lar_log_form f);
 
 /* {"model", "messages"} that end with an answer are a conversation and not a request, and so are messages without a
  * model that hold an answer behind a user message: unless it is said what they are. */
@@ -47,11 +45,11 @@ typedef struct lar_log_request {
     const char *file;
     uint64_t line;   /* where its record begins, from 1; of a bad record, where it is bad */
     uint64_t column; /* of a record that is no JSON: where, in bytes from 1; else 0 */
-    uint32_t call; /* CONVERSATION: how many came before it from the same record; else 0 */
+    uint32_t call;   /* CONVERSATION: how many came before it from the same record; else 0 */
     lar_log_form form;
-    lar_protocol protocol; /* never NONE but for EXPORT */
-    int64_t time_ms;       /* when it was sent, as the record says; 0: it does not */
-    lar_slice body;        /* the request's JSON */
+    lar_protocol protocol;  /* never NONE but for EXPORT */
+    int64_t time_ms;        /* when it was sent, as the record says; 0: it does not */
+    lar_slice body;         /* the request's JSON */
     const lar_json *record; /* the record's tree, and where it begins in it */
     uint32_t record_node;
     const lar_json *answer_json; /* the model's answer: a message, or an array of items; NONE if the log has none */

@@ -48,16 +48,6 @@ static void message_begin(lar_http1 *p) {
     p->blank_cr = false;
 }
 
-void lar_http1_reset(lar_http1 *p) {
-    message_begin(p);
-    lar_buf_reset(&p->trailer, 0);
-    p->state = HTTP1_IDLE;
-    p->to_head_request = false;
-    p->error = LAR_OK;
-    p->diag.text[0] = '\0';
-    p->diag.has_offset = 0;
-}
-
 void lar_http1_expect(lar_http1 *p, bool to_head_request) {
     LAR_ASSERT(p->type == LAR_HTTP1_RESPONSE);
     p->to_head_request = to_head_request;

@@ -71,8 +71,6 @@ typedef struct lar_http1 lar_http1;
 /* Heap; NULL when out of memory. */
 lar_http1 *lar_http1_new(lar_http1_type type, const lar_http1_limits *limits);
 void lar_http1_free(lar_http1 *p);
-/* Ready for a new connection. */
-void lar_http1_reset(lar_http1 *p);
 /* Responses only, before the first byte of each answer: the answer belongs to a HEAD request (no body follows). */
 void lar_http1_expect(lar_http1 *p, bool to_head_request);
 
@@ -94,7 +92,6 @@ bool lar_http1_in_head(const lar_http1 *p); /* some bytes of a head seen, head n
 
 /* First field of that name (ASCII case-insensitive); empty slice with ptr NULL if absent. */
 lar_slice lar_http1_get(const lar_http1_head *h, const char *name);
-uint32_t lar_http1_count(const lar_http1_head *h, const char *name);
 /* True for fields that must not be forwarded: the fixed hop-by-hop list of RFC 9110 7.6.1 and whatever Connection
  * names (but never Authorization, Content-Length, Content-Type, Host or x-api-key by such a naming, H-22). */
 bool lar_http1_hop_by_hop(const lar_http1_head *h, lar_slice name);

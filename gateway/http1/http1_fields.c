@@ -10,13 +10,6 @@ lar_slice lar_http1_get(const lar_http1_head *h, const char *name) {
     return lar_slice_of(NULL, 0);
 }
 
-uint32_t lar_http1_count(const lar_http1_head *h, const char *name) {
-    lar_slice want = lar_slice_cstr(name);
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < h->field_count; i++) n += lar_slice_ieq(h->fields[i].name, want);
-    return n;
-}
-
 static bool one_of(lar_slice name, const lar_slice *list, size_t count) {
     for (size_t i = 0; i < count; i++)
         if (lar_slice_ieq(name, list[i])) return true;

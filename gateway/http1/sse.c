@@ -46,8 +46,6 @@ void lar_sse_reset(lar_sse *s) {
     s->bom_seen = 0;
 }
 
-bool lar_sse_inside(const lar_sse *s) { return s->any_line || s->in_line || (s->bom_seen && !s->bom_done); }
-
 /* First CR or LF in [at, end), or end. */
 static const char *line_end(const char *at, const char *end) {
 #ifdef __SSE2__
@@ -194,12 +192,4 @@ bool lar_sse_next(lar_sse *s, const char *data, size_t len, size_t *used, lar_ss
     *used = len;
     s->offset += len;
     return false;
-}
-
-bool lar_sse_eof(lar_sse *s, lar_sse_event *e) {
-    if (s->handed) event_begin(s);
-    if (s->in_line) (void)line_done(s, bom, bom);
-    if (!s->any_line) return false;
-    hand_out(s, e);
-    return true;
 }

@@ -39,12 +39,8 @@ void lar_sse_reset(lar_sse *s);
 
 /* Takes bytes from data until an event is complete. Returns true and fills *e when one is; *used says how much was
  * taken, and the call is repeated with the rest. False: all taken, no complete event. An event over the limit is
- * still framed, with `data` empty. A CR LF pair split between calls counts as one line end. */
+ * still framed, with `data` empty. A CR LF pair split between calls counts as one line end. An event without its blank
+ * line when the stream ends is none (HTML 9.2.6). */
 bool lar_sse_next(lar_sse *s, const char *data, size_t len, size_t *used, lar_sse_event *e);
-/* The stream ended: hands out an event that only lacks its blank line, once. False if there is none. HTML 9.2.6 drops
- * such an event and so must who shows it; for accounting, a last `data: [DONE]` without a blank line still counts. */
-bool lar_sse_eof(lar_sse *s, lar_sse_event *e);
-/* True while inside an event that has begun and not ended: nothing may be injected here. */
-bool lar_sse_inside(const lar_sse *s);
 
 #endif

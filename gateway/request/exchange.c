@@ -334,7 +334,6 @@ static void on_lease(void *owner, const lar_lease_event *e) {
     case LAR_LEASE_BODY: lar_exchange_on_body(x, e->data); return;
     case LAR_LEASE_END: lar_exchange_on_end(x); return;
     case LAR_LEASE_BROKEN: on_broken(x, e); return;
-    case LAR_LEASE_DRAINED: return;
     }
 }
 

@@ -234,8 +234,6 @@ const lar_http1_head *lar_lease_head(const lar_lease *l) {
 
 bool lar_lease_at_end(const lar_lease *l) { return l->conn && l->conn->answer_done; }
 
-size_t lar_lease_queued(const lar_lease *l) { return l->conn ? lar_stream_queued(&l->conn->stream) : 0; }
-
 void lar_lease_pause(lar_lease *l) {
     if (l->conn) lar_stream_read_stop(&l->conn->stream);
 }

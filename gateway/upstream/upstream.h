@@ -26,8 +26,7 @@ typedef enum lar_lease_event_kind {
     LAR_LEASE_HEAD,   /* a head (1xx too): lar_lease_head */
     LAR_LEASE_BODY,   /* data borrows the read buffer */
     LAR_LEASE_END,    /* the answer is complete */
-    LAR_LEASE_BROKEN, /* the connection failed: error, diag; cancel the lease */
-    LAR_LEASE_DRAINED /* what was sent has left */
+    LAR_LEASE_BROKEN  /* the connection failed: error, diag; cancel the lease */
 } lar_lease_event_kind;
 
 typedef struct lar_lease_event {
@@ -69,8 +68,8 @@ void lar_pool_free(lar_pool *p);
 void lar_lease_init(lar_lease *l, void (*on_event)(void *owner, const lar_lease_event *e), void *owner);
 /* Takes an idle connection, opens one, or waits. UPSTREAM_BUSY (the queue is full) or SHUTDOWN: no event follows. */
 LAR_MUST_USE lar_error lar_lease_acquire(lar_pool *p, lar_lease *l);
-/* Sends a part of the request. With BORROW the bytes must stay until DRAINED, or until the lease is free *and* its
- * connection closed: so after lar_lease_cancel they are not read any more. *unsent as in lar_stream_write. */
+/* Sends a part of the request. With BORROW the bytes must stay until the lease was released or cancelled: a connection
+ * that still has some to send is closed then. *unsent as in lar_stream_write. */
 LAR_MUST_USE lar_error lar_lease_send(lar_lease *l, const struct iovec *iov, uint32_t count, lar_stream_write_mode mode,
                                       bool *unsent);
 /* The answer that comes belongs to a HEAD request. Before lar_lease_send. */
@@ -78,7 +77,6 @@ void lar_lease_expect_head(lar_lease *l, bool to_head_request);
 const lar_http1_head *lar_lease_head(const lar_lease *l);
 /* The answer's END was reported. */
 bool lar_lease_at_end(const lar_lease *l);
-size_t lar_lease_queued(const lar_lease *l);
 void lar_lease_pause(lar_lease *l);
 void lar_lease_resume(lar_lease *l);
 /* Gives the connection back after END (kept if it may be reused) or leaves the queue. Idempotent. */

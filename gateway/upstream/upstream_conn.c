@@ -162,7 +162,7 @@ static void on_stream(void *owner, const lar_stream_event *e) {
     case LAR_STREAM_DATA: on_data(c, e->data); return;
     case LAR_STREAM_EOF: on_eof(c); return;
     case LAR_STREAM_ERROR: on_error(c, e); return;
-    case LAR_STREAM_DRAINED: tell(c, &(lar_lease_event){.kind = LAR_LEASE_DRAINED, .detail = ""}); return;
+    case LAR_STREAM_DRAINED:
     case LAR_STREAM_CLOSED: return;
     }
 }

@@ -55,8 +55,6 @@ static void read_plainly(lar_slice in, size_t max, lar_buf *out) {
         at = eol + 1;
         if (eol < in.len && in.ptr[eol] == '\r' && at < in.len && in.ptr[at] == '\n') at++;
     }
-    if (r.any) put(out, "~", 1);
-    end_of_event(&r);
     lar_buf_release(&r.data);
     lar_buf_release(&r.type);
 }
@@ -67,8 +65,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     uint64_t seed = 1469598103934665603u;
     for (size_t i = 0; i < size; i++) seed = (seed ^ data[i]) * 1099511628211u;
     size_t max = seed % 4 == 0 ? seed / 4 % 40 : 1 << 20;
-    /* A stream that ends inside a BOM says nothing; the reference would take it for a line. */
-    if (size < 3 && memcmp(data, "\xef\xbb", size) == 0) return 0;
     const cuts ways[] = {{.kind = CUT_NONE}, {.kind = CUT_BYTES}, {.kind = CUT_RANDOM, .seed = seed}};
     lar_buf want, out;
     lar_buf_init(&want, 16 << 20);

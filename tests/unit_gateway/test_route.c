@@ -31,10 +31,10 @@ static lar_config *load(const char *yaml) {
 }
 
 static const lar_http1_head *parse(lar_http1 *p, const char *text) {
-    lar_http1_reset(p);
     size_t used = 0;
     lar_slice body;
     assert_int_equal(lar_http1_next(p, text, strlen(text), &used, &body), LAR_HTTP1_HEAD_END);
+    assert_int_equal(lar_http1_next(p, NULL, 0, &used, &body), LAR_HTTP1_END); /* the head stays until the next one */
     return lar_http1_head_of(p);
 }
 

@@ -11,7 +11,7 @@
 
 #define SSE_CHECK(cond) ((cond) ? (void)0 : (fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #cond), abort()))
 
-/* {type|data} for an event, {:} for a comment, {+} for one over the limit; a last one without blank line: ~ before. */
+/* {type|data} for an event, {:} for a comment, {+} for one over the limit; none for one without its blank line. */
 static inline void sse_write(const lar_sse_event *e, lar_buf *out) {
     if (e->oversize || e->comment_only) {
         SSE_CHECK(e->type.len == 0 && e->data.len == 0 && e->oversize != e->comment_only);
@@ -40,7 +40,7 @@ static inline void sse_play(lar_slice in, size_t event_bytes_max, cuts c, lar_bu
             SSE_CHECK(used > 0 && used <= n - done && (event || used == n - done));
             done += used;
             if (!event) continue;
-            SSE_CHECK(e.wire_start == edge && e.wire_end == pos + done && !lar_sse_inside(&s));
+            SSE_CHECK(e.wire_start == edge && e.wire_end == pos + done);
             SSE_CHECK(in.ptr[e.wire_end - 1] == '\n' || in.ptr[e.wire_end - 1] == '\r');
             edge = e.wire_end;
             sse_write(&e, out);
@@ -48,11 +48,6 @@ static inline void sse_play(lar_slice in, size_t event_bytes_max, cuts c, lar_bu
         free(piece);
         pos += n;
     }
-    if (lar_sse_eof(&s, &e)) {
-        SSE_CHECK(e.wire_start == edge && e.wire_end == in.len && !lar_buf_add(out, "~", 1));
-        sse_write(&e, out);
-    }
-    SSE_CHECK(!lar_sse_eof(&s, &e));
     lar_sse_release(&s);
 }
 

@@ -213,7 +213,6 @@ static void h22_hop_by_hop(void **s) {
     for (size_t i = 0; i < sizeof kept / sizeof *kept; i++)
         assert_false(lar_http1_hop_by_hop(h, lar_slice_cstr(kept[i])));
     assert_true(h->upgrade);
-    assert_int_equal(lar_http1_count(h, "CONNECTION"), 2);
     assert_true(lar_slice_eq_cstr(lar_http1_get(h, "x-trace-hop"), "1"));
     assert_null(lar_http1_get(h, "absent").ptr);
     lar_http1_free(p);
@@ -450,7 +449,7 @@ static void trailers_and_extensions_are_bounded(void **s) {
     lar_buf_release(&b);
 }
 
-static void one_parser_serves_connections_in_turn(void **s) {
+static void a_parser_says_where_it_is(void **s) {
     (void)s;
     lar_http1_limits limits = PLAY_LIMITS;
     lar_http1 *p = lar_http1_new(LAR_HTTP1_REQUEST, &limits);
@@ -460,14 +459,12 @@ static void one_parser_serves_connections_in_turn(void **s) {
     assert_int_equal(lar_http1_next(p, "GET", 3, &used, &body), LAR_HTTP1_MORE);
     assert_true(lar_http1_in_head(p));
     assert_false(lar_http1_idle(p));
-    assert_int_equal(lar_http1_next(p, "\n", 1, &used, &body), LAR_HTTP1_FAIL);
-    lar_http1_reset(p);
-    assert_true(lar_http1_idle(p));
-    assert_int_equal(lar_http1_error(p), LAR_OK);
-    static const char ok[] = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
-    assert_int_equal(lar_http1_next(p, ok, sizeof ok - 1, &used, &body), LAR_HTTP1_HEAD_END);
-    assert_int_equal(used, sizeof ok - 1);
+    static const char rest[] = " / HTTP/1.1\r\nHost: a\r\n\r\n";
+    assert_int_equal(lar_http1_next(p, rest, sizeof rest - 1, &used, &body), LAR_HTTP1_HEAD_END);
+    assert_int_equal(used, sizeof rest - 1);
+    assert_false(lar_http1_in_head(p));
     assert_int_equal(lar_http1_next(p, NULL, 0, &used, &body), LAR_HTTP1_END);
+    assert_true(lar_http1_idle(p));
     assert_true(lar_slice_eq_cstr(lar_http1_head_of(p)->method, "GET"));
     lar_http1_free(p);
     lar_http1_free(NULL);
@@ -538,7 +535,7 @@ int main(void) {
         cmocka_unit_test(head_limit),
         cmocka_unit_test(field_count_limit),
         cmocka_unit_test(trailers_and_extensions_are_bounded),
-        cmocka_unit_test(one_parser_serves_connections_in_turn),
+        cmocka_unit_test(a_parser_says_where_it_is),
         cmocka_unit_test(body_is_not_copied),
         cmocka_unit_test(a_diag_quotes_nothing),
         cmocka_unit_test(reasons),
