@@ -14,19 +14,9 @@
 #include <stdlib.h>
 
 #include "canon_harness.h"
+#include "rng.h"
 
 enum { TENANTS = 2, CONVERSATIONS = 6, MESSAGES = 24, RUN_REQUESTS = 120, KEPT = 64, TOOLS = 5, TEXT_MAX = 128 };
-
-typedef struct rng {
-    uint64_t s;
-} rng;
-
-static uint32_t pick(rng *r, uint32_t n) {
-    r->s ^= r->s << 13;
-    r->s ^= r->s >> 7;
-    r->s ^= r->s << 17;
-    return (uint32_t)(r->s >> 32) % n;
-}
 
 static bool chance(rng *r, uint32_t one_in) { return pick(r, one_in) == 0; }
 

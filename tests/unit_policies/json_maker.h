@@ -8,17 +8,7 @@
 #include <string.h>
 
 #include "base/buf.h"
-
-typedef struct rng {
-    uint64_t s;
-} rng;
-
-static inline uint32_t pick(rng *r, uint32_t n) {
-    r->s ^= r->s << 13;
-    r->s ^= r->s >> 7;
-    r->s ^= r->s << 17;
-    return (uint32_t)(r->s >> 32) % n;
-}
+#include "tests/unit_policies/rng.h"
 
 static inline rng rng_of(uint64_t seed) {
     rng r = {seed * 0x9E3779B97F4A7C15u + 1};

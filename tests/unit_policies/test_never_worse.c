@@ -22,19 +22,9 @@
 #include <cmocka.h>
 
 #include "canon_harness.h"
+#include "rng.h"
 
 enum { PROMPTS = 4, CONVERSATIONS = 5, MESSAGES = 40, REQUESTS = 60, RUNS = 150 };
-
-typedef struct rng {
-    uint64_t s;
-} rng;
-
-static uint32_t pick(rng *r, uint32_t n) {
-    r->s ^= r->s << 13;
-    r->s ^= r->s >> 7;
-    r->s ^= r->s << 17;
-    return (uint32_t)(r->s >> 32) % n;
-}
 
 /* What stands beside the clock. */
 typedef enum extra {

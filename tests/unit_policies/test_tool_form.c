@@ -9,19 +9,9 @@
 #include <cmocka.h>
 
 #include "canon_harness.h"
+#include "rng.h"
 
 enum { DEPTH_MAX = 5, WIDTH_MAX = 6, RUNS = 400, ORDERS = 6 };
-
-typedef struct rng {
-    uint64_t s;
-} rng;
-
-static uint32_t pick(rng *r, uint32_t n) {
-    r->s ^= r->s << 13;
-    r->s ^= r->s >> 7;
-    r->s ^= r->s << 17;
-    return (uint32_t)(r->s >> 32) % n;
-}
 
 static void add(lar_buf *b, const char *text) { assert_int_equal(lar_buf_add(b, text, strlen(text)), LAR_OK); }
 
