@@ -7,12 +7,9 @@
 
 #include <string.h>
 
-enum { NAME_MAX = 48, SIGNATURE_MIN = 16 };
+#include "policies/rules/scan_text.h"
 
-static bool is_alnum(char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
-static bool is_digit(char c) { return c >= '0' && c <= '9'; }
-static bool is_hex(char c) { return is_digit(c) || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F'); }
-static char lower(char c) { return c >= 'A' && c <= 'Z' ? (char)(c + 32) : c; }
+enum { NAME_MAX = 48, SIGNATURE_MIN = 16 };
 
 /* `word` in any case of ASCII, anywhere in `text`. */
 static bool holds(lar_slice text, const char *word) {
@@ -137,9 +134,9 @@ static lar_slice compact_name(lar_slice inside, char room[NAME_MAX]) {
         char c = inside.ptr[i];
         if (c == ':' || c == '|' || c == '(') break;
         if (c == '_' || c == '-' || c == '.' || c == ' ' || c == '$') continue;
-        if (!is_alnum(c) && !((unsigned char)c & 0x80)) return LAR_SLICE("");
+        if (!lar_scan_is_alnum(c) && !((unsigned char)c & 0x80)) return LAR_SLICE("");
         if (n == NAME_MAX) return LAR_SLICE("");
-        room[n++] = lower(c);
+        room[n++] = lar_scan_low(c);
     }
     return lar_slice_of(room, n);
 }
@@ -248,7 +245,7 @@ static lar_slice query_get(lar_slice url, const char *name) {
 static bool is_signature(lar_slice v) {
     if (!v.ptr || v.len < SIGNATURE_MIN) return false;
     for (size_t i = 0; i < v.len; i++) {
-        if (!is_alnum(v.ptr[i]) && !memchr("%+/=-_~.", v.ptr[i], 8)) return false;
+        if (!lar_scan_is_alnum(v.ptr[i]) && !memchr("%+/=-_~.", v.ptr[i], 8)) return false;
     }
     return !holds(v, "...") && !holds(v, "signature");
 }
@@ -276,7 +273,7 @@ bool lar_check_url_busted(lar_slice url) {
     for (size_t i = 0; i < sizeof times / sizeof *times; i++) {
         lar_slice v = query_get(url, times[i]);
         size_t digits = 0;
-        while (digits < v.len && is_digit(v.ptr[digits])) digits++;
+        while (digits < v.len && lar_scan_is_digit(v.ptr[digits])) digits++;
         if (digits >= 10 && digits == v.len) return true;
     }
     for (size_t i = 0; i < sizeof random / sizeof *random; i++) {
@@ -315,7 +312,7 @@ static bool holds_uuid(lar_slice v) {
         size_t at = i;
         bool fits = true;
         for (size_t g = 0; g < 5 && fits; g++) {
-            for (uint8_t k = 0; k < groups[g]; k++) fits &= is_hex(v.ptr[at + k]);
+            for (uint8_t k = 0; k < groups[g]; k++) fits &= lar_scan_is_hex(v.ptr[at + k]);
             at += groups[g];
             if (g < 4) fits &= v.ptr[at++] == '-';
         }
@@ -329,10 +326,10 @@ bool lar_check_random(lar_slice v) {
     size_t run = 0, digits = 0, letters = 0;
     for (size_t i = 0; i <= v.len; i++) {
         char c = i < v.len ? v.ptr[i] : ' ';
-        if (is_alnum(c)) {
+        if (lar_scan_is_alnum(c)) {
             run++;
-            digits += is_digit(c);
-            letters += !is_digit(c);
+            digits += lar_scan_is_digit(c);
+            letters += !lar_scan_is_digit(c);
             continue;
         }
         if (run >= 20 && digits >= 4 && letters >= 4) return true;
@@ -345,12 +342,12 @@ bool lar_check_random(lar_slice v) {
 static bool holds_clock(lar_slice v) {
     size_t digits = 0;
     for (size_t i = 0; i <= v.len; i++) {
-        if (i < v.len && is_digit(v.ptr[i])) {
+        if (i < v.len && lar_scan_is_digit(v.ptr[i])) {
             digits++;
             continue;
         }
-        bool whole = i == v.len || !is_alnum(v.ptr[i]);
-        bool front = digits == i || !is_alnum(v.ptr[i - digits - 1]);
+        bool whole = i == v.len || !lar_scan_is_alnum(v.ptr[i]);
+        bool front = digits == i || !lar_scan_is_alnum(v.ptr[i - digits - 1]);
         if (whole && front && (digits == 10 || digits == 13 || digits == 16 || digits == 19)) {
             if (v.ptr[i - digits] == '1' || v.ptr[i - digits] == '2') return true;
         }

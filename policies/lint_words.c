@@ -3,6 +3,7 @@
  * Why apart from the classes: such a form is content as often as not, so no rule may ever edit it.
  * Invariants: 1. spans are sorted and apart. 2. nothing in a code fence is taken. 3. each line is read once. */
 #include "policies/lint_state.h"
+#include "policies/rules/scan_text.h"
 
 enum { VALUE_MAX = 80, UUID_BYTES = 36, ULID_BYTES = 26 };
 
@@ -29,17 +30,14 @@ static const word words[] = {
     {"农历", "a date of the lunar calendar", false, true},
 };
 
-static bool is_hex(char c) { return (c >= '0' && c <= '9') || ((c | 32) >= 'a' && (c | 32) <= 'f'); }
-static bool is_word(char c) {
-    return (c >= '0' && c <= '9') || ((c | 32) >= 'a' && (c | 32) <= 'z') || c == '_' || (c & 0x80);
-}
+static bool is_word(char c) { return lar_scan_is_alnum(c) || lar_scan_is_wide(c) || c == '_'; }
 
 /* RFC 9562, versions 4 and 7: random or of a time; not the constant examples of manuals. */
 static bool is_uuid(lar_slice t, size_t i) {
     if (t.len - i < UUID_BYTES) return false;
     for (size_t k = 0; k < UUID_BYTES; k++) {
         bool dash = k == 8 || k == 13 || k == 18 || k == 23;
-        if (dash ? t.ptr[i + k] != '-' : !is_hex(t.ptr[i + k])) return false;
+        if (dash ? t.ptr[i + k] != '-' : !lar_scan_is_hex(t.ptr[i + k])) return false;
     }
     char version = t.ptr[i + 14], variant = (char)(t.ptr[i + 19] | 32);
     return (version == '4' || version == '7') && (variant == '8' || variant == '9' || variant == 'a' || variant == 'b');

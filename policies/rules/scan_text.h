@@ -13,6 +13,9 @@
 static inline bool lar_scan_is_digit(char c) { return c >= '0' && c <= '9'; }
 static inline bool lar_scan_is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 static inline bool lar_scan_is_alnum(char c) { return lar_scan_is_letter(c) || lar_scan_is_digit(c); }
+static inline bool lar_scan_is_hex(char c) {
+    return lar_scan_is_digit(c) || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
+}
 static inline bool lar_scan_is_wide(char c) { return (unsigned char)c >= 0x80; }
 static inline char lar_scan_low(char c) { return c >= 'A' && c <= 'Z' ? (char)(c + 32) : c; }
 

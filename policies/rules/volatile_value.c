@@ -29,13 +29,11 @@ static word_facts count(lar_slice w) {
     return f;
 }
 
-static bool is_hex(char c) { return lar_scan_is_digit(c) || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F'); }
-
 static bool is_uuid(lar_slice w) {
     if (w.len < 36) return false;
     for (size_t i = 0; i < 36; i++) {
         bool dash = i == 8 || i == 13 || i == 18 || i == 23;
-        if (dash ? w.ptr[i] != '-' : !is_hex(w.ptr[i])) return false;
+        if (dash ? w.ptr[i] != '-' : !lar_scan_is_hex(w.ptr[i])) return false;
     }
     return w.len == 36 || !lar_scan_is_alnum(w.ptr[36]);
 }
@@ -190,7 +188,7 @@ static size_t read_name(lar_slice t, const lar_key_front *f, const lar_key *key)
 static size_t read_commit(lar_slice t, size_t i) {
     size_t e = i;
     uint32_t digits = 0, letters = 0;
-    while (e < t.len && e - i < 65 && is_hex(t.ptr[e])) {
+    while (e < t.len && e - i < 65 && lar_scan_is_hex(t.ptr[e])) {
         if (lar_scan_is_digit(t.ptr[e])) digits++;
         else letters++;
         e++;
