@@ -3,7 +3,6 @@
  * drive a terminal. 2. A count of tokens is called an estimate. Memory: small buffers, or a cJSON tree. */
 #include <cjson/cJSON.h>
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "gateway/commands/diff.h"
@@ -222,10 +221,5 @@ bool lar_diff_print_json(const lar_diff *d, FILE *to) {
     }
     add_end(d, &d->a, "a", j);
     add_end(d, &d->b, "b", j);
-    char *text = cJSON_Print(j);
-    cJSON_Delete(j);
-    if (!text) return false;
-    (void)fprintf(to, "%s\n", text);
-    free(text);
-    return true;
+    return lar_present_document(j, to) == LAR_OK;
 }

@@ -281,12 +281,9 @@ static int print_json(const explaining *x, const lar_verdict *v) {
     if (o) (void)cJSON_AddStringToObject(o, "text", lar_miss_get(v->miss)->text);
     if (o) (void)cJSON_AddStringToObject(o, "what_to_do", lar_miss_get(v->miss)->todo);
     if (o) json_i64(o, "compared", (int64_t)x->search.looked_at);
-    char *text = o ? cJSON_Print(o) : NULL;
-    if (text) (void)printf("%s\n", text);
-    else (void)fprintf(stderr, "larder: %s\n", lar_error_text(LAR_NO_MEMORY));
-    cJSON_free(text);
-    cJSON_Delete(o);
-    return text ? 0 : 1;
+    lar_error e = lar_present_document(o, stdout);
+    if (e) (void)fprintf(stderr, "larder: %s\n", lar_error_text(e));
+    return e ? 1 : 0;
 }
 
 /* -- the command -------------------------------------------------------------------------------------------------- */

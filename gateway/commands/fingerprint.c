@@ -91,12 +91,9 @@ static int print_json(const asked *a, const lar_edition_row *rows, uint32_t n) {
             (void)cJSON_AddItemToArray(list, row);
         }
     }
-    char *text = o ? cJSON_Print(o) : NULL;
-    if (text) (void)printf("%s\n", text);
-    else (void)fprintf(stderr, "larder: %s\n", lar_error_text(LAR_NO_MEMORY));
-    cJSON_free(text);
-    cJSON_Delete(o);
-    return text ? 0 : 1;
+    lar_error e = lar_present_document(o, stdout);
+    if (e) (void)fprintf(stderr, "larder: %s\n", lar_error_text(e));
+    return e ? 1 : 0;
 }
 
 int lar_command_fingerprint(int argc, char **argv) {

@@ -15,7 +15,7 @@ enum { FILE_BYTES_MAX = 64 << 20 };
 
 typedef struct old_finding {
     char *file;
-    char key[33];
+    char key[LAR_LINT_KEY_BYTES];
     uint32_t count;
 } old_finding;
 
@@ -23,10 +23,6 @@ struct lar_lint_baseline {
     old_finding *list;
     uint32_t count;
 };
-
-static void key_hex(lar_hash key, char out[33]) {
-    for (int i = 0; i < 16; i++) (void)snprintf(out + 2 * (ptrdiff_t)i, 3, "%02x", key.bytes[i]);
-}
 
 /* The same file has one name, however it was found. */
 static const char *plain(const char *file) {
@@ -65,9 +61,10 @@ static bool read_one(const cJSON *o, old_finding *to) {
     const char *file = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(o, "file")),
                *key = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(o, "key"));
     const cJSON *count = cJSON_GetObjectItemCaseSensitive(o, "count");
-    if (!file || !key || strlen(key) != 32 || !cJSON_IsNumber(count) || count->valuedouble < 1) return false;
+    if (!file || !key || strlen(key) != LAR_LINT_KEY_BYTES - 1 || !cJSON_IsNumber(count) || count->valuedouble < 1)
+        return false;
     to->file = strdup(file);
-    memcpy(to->key, key, 33);
+    memcpy(to->key, key, LAR_LINT_KEY_BYTES);
     to->count = count->valuedouble < 1e9 ? (uint32_t)count->valuedouble : 1000000000;
     return to->file != NULL;
 }
@@ -102,8 +99,8 @@ lar_error lar_lint_baseline_read(const char *path, lar_lint_baseline **out, lar_
 }
 
 bool lar_lint_baseline_take(lar_lint_baseline *b, const lar_lint_finding *f, const char *file) {
-    char key[33];
-    key_hex(f->key, key);
+    char key[LAR_LINT_KEY_BYTES];
+    lar_lint_key_hex(f->key, key);
     for (uint32_t i = 0; b && i < b->count; i++) {
         if (!b->list[i].count || strcmp(b->list[i].key, key) != 0 || strcmp(b->list[i].file, plain(file)) != 0)
             continue;
@@ -126,9 +123,9 @@ lar_error lar_lint_baseline_write(const char *path, const lar_lint_report *r, la
     (void)cJSON_AddNumberToObject(root, "version", 1);
     cJSON *list = cJSON_AddArrayToObject(root, "findings");
     for (uint32_t i = 0; i < r->count; i++) {
-        char key[33];
+        char key[LAR_LINT_KEY_BYTES];
         cJSON *o = cJSON_CreateObject();
-        key_hex(r->findings[i].key, key);
+        lar_lint_key_hex(r->findings[i].key, key);
         (void)cJSON_AddStringToObject(o, "rule", lar_rule_id(r->findings[i].rule));
         (void)cJSON_AddStringToObject(o, "file", plain(r->files[r->findings[i].place.file].name));
         (void)cJSON_AddStringToObject(o, "key", key);

@@ -112,7 +112,10 @@ typedef struct lar_lint_report {
 } lar_lint_report;
 
 LAR_MUST_USE lar_error lar_lint_baseline_write(const char *path, const lar_lint_report *r, lar_diag *d);
-/* lint_text.c, lint_json.c, lint_sarif.c. IO when the output is gone. */
+/* A finding's key as hexadecimal digits, with a NUL. */
+enum { LAR_LINT_KEY_BYTES = 33 };
+void lar_lint_key_hex(lar_hash key, char out[LAR_LINT_KEY_BYTES]);
+/* lint_text.c, lint_json.c. IO when the output is gone. */
 LAR_MUST_USE lar_error lar_lint_print_text(const lar_lint_report *r, FILE *out);
 LAR_MUST_USE lar_error lar_lint_print_github(const lar_lint_report *r, FILE *out);
 LAR_MUST_USE lar_error lar_lint_print_json(const lar_lint_report *r, FILE *out);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "gateway/commands/lint_command.h"
+#include "gateway/commands/present.h"
 
 enum { SENTENCE_BYTES_MAX = 16384 };
 
@@ -48,17 +49,8 @@ static void add_value(cJSON *to, const char *name, lar_slice value) {
     add_text(to, name, lar_slice_cstr(shown));
 }
 
-static void key_hex(lar_hash key, char out[33]) {
+void lar_lint_key_hex(lar_hash key, char out[LAR_LINT_KEY_BYTES]) {
     for (int i = 0; i < 16; i++) (void)snprintf(out + 2 * (ptrdiff_t)i, 3, "%02x", key.bytes[i]);
-}
-
-static lar_error print(cJSON *root, FILE *out) {
-    char *text = root ? cJSON_Print(root) : NULL;
-    cJSON_Delete(root);
-    if (!text) return LAR_NO_MEMORY;
-    bool written = fputs(text, out) >= 0 && fputc('\n', out) != EOF;
-    free(text);
-    return written ? LAR_OK : LAR_IO;
 }
 
 static const char *state_name(lar_lint_state s) { return s == LAR_LINT_CONFIRMED ? "confirmed" : "suspect"; }
@@ -78,7 +70,7 @@ static void add_place(cJSON *to, const lar_lint_report *r, const lar_lint_place 
 }
 
 static cJSON *finding_json(const lar_lint_report *r, const lar_lint_finding *f) {
-    char key[33];
+    char key[LAR_LINT_KEY_BYTES];
     cJSON *o = cJSON_CreateObject();
     if (!o) return NULL;
     (void)cJSON_AddStringToObject(o, "rule", lar_rule_id(f->rule));
@@ -96,7 +88,7 @@ static cJSON *finding_json(const lar_lint_report *r, const lar_lint_finding *f) 
     if (f->tokens_known) (void)cJSON_AddNumberToObject(o, "tokens", (double)f->tokens);
     else (void)cJSON_AddNullToObject(o, "tokens");
     (void)cJSON_AddNumberToObject(o, "requests", f->requests);
-    key_hex(f->key, key);
+    lar_lint_key_hex(f->key, key);
     (void)cJSON_AddStringToObject(o, "key", key);
     return o;
 }
@@ -117,7 +109,7 @@ lar_error lar_lint_print_json(const lar_lint_report *r, FILE *out) {
     (void)cJSON_AddNumberToObject(sum, "in_baseline", r->baselined);
     (void)cJSON_AddNumberToObject(sum, "gone_from_baseline", r->gone);
     (void)cJSON_AddBoolToObject(sum, "complete", !r->failed && !r->dropped);
-    return print(root, out);
+    return lar_present_document(root, out);
 }
 
 /* -- SARIF --------------------------------------------------------------------------------------------- */
@@ -163,7 +155,7 @@ static void add_message(cJSON *to, const char *name, lar_slice text) {
 
 static lar_error fill_result(cJSON *o, const lar_lint_report *r, const lar_lint_finding *f) {
     static const char *const levels[] = {"note", "warning", "error"};
-    char key[33];
+    char key[LAR_LINT_KEY_BYTES];
     lar_buf text;
     lar_buf_init(&text, SENTENCE_BYTES_MAX);
     lar_error e = lar_lint_sentence(r, f, &text);
@@ -184,7 +176,7 @@ static lar_error fill_result(cJSON *o, const lar_lint_report *r, const lar_lint_
         add_message(related, "message", LAR_SLICE("The other value."));
         (void)cJSON_AddItemToArray(cJSON_AddArrayToObject(o, "relatedLocations"), related);
     }
-    key_hex(f->key, key);
+    lar_lint_key_hex(f->key, key);
     (void)cJSON_AddStringToObject(cJSON_AddObjectToObject(o, "partialFingerprints"), "larder/v1", key);
     cJSON *properties = cJSON_AddObjectToObject(o, "properties");
     (void)cJSON_AddStringToObject(properties, "state", state_name(f->state));
@@ -228,7 +220,7 @@ lar_error lar_lint_print_sarif(const lar_lint_report *r, FILE *out) {
         }
         e = fill_result(o, r, &r->findings[i]);
     }
-    if (!e) return print(root, out);
+    if (!e) return lar_present_document(root, out);
     cJSON_Delete(root);
     return e;
 }

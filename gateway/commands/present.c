@@ -1,5 +1,5 @@
 /* Names, numbers, times and tables as text.
- * Flow: stats.c, tail.c, export.c call. One thread; never blocks. Why escapes: a model name is whatever a client
+ * Flow: the commands call. One thread; never blocks. Why escapes: a model name is whatever a client
  * sent; on the way to somebody's terminal it must not move the cursor or turn the line round.
  * Invariants: 1. what is printed is valid UTF-8 without control characters. 2. JSON is valid whatever the
  * bytes are. Memory: the table's cells on the heap, bounded by what is shown. */
@@ -75,6 +75,15 @@ lar_error lar_present_json(lar_buf *out, lar_slice text) {
         else e = lar_buf_add(out, text.ptr + i, len);
     }
     return e ? e : lar_buf_add(out, "\"", 1);
+}
+
+lar_error lar_present_document(cJSON *taken, FILE *out) {
+    char *text = taken ? cJSON_Print(taken) : NULL;
+    cJSON_Delete(taken);
+    if (!text) return LAR_NO_MEMORY;
+    bool written = fputs(text, out) >= 0 && fputc('\n', out) != EOF;
+    cJSON_free(text);
+    return written ? LAR_OK : LAR_IO;
 }
 
 void lar_present_time(int64_t ms, char out[LAR_TIME_BYTES]) {

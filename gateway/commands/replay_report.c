@@ -4,7 +4,6 @@
  * whose price. Memory: a table, or a cJSON tree, for the time of printing. */
 #include <cjson/cJSON.h>
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "gateway/commands/present.h"
@@ -235,10 +234,5 @@ bool lar_replay_print_json(const lar_replay_options *o, const lar_replay_sums *s
     cJSON_AddItemToObject(j, "reported", count_json(&s->reported));
     cJSON_AddItemToObject(j, "exported", count_json(&s->exported));
     cJSON_AddNumberToObject(j, "exported_unknown", (double)s->exported_unknown);
-    char *text = cJSON_Print(j);
-    cJSON_Delete(j);
-    if (!text) return false;
-    (void)fprintf(to, "%s\n", text);
-    free(text);
-    return true;
+    return lar_present_document(j, to) == LAR_OK;
 }

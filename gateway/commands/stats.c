@@ -373,12 +373,9 @@ static int print_json(stats *s) {
     cJSON *endings = o ? cJSON_AddObjectToObject(o, "endings") : NULL;
     for (int i = 0; endings && i < LAR_END_COUNT; i++) json_u64(endings, lar_ending_name((lar_ending)i), s->endings[i]);
     if (o) json_rules(o, s);
-    char *text = o ? cJSON_Print(o) : NULL;
-    if (text) (void)printf("%s\n", text);
-    else (void)fprintf(stderr, "larder: %s\n", lar_error_text(LAR_NO_MEMORY));
-    cJSON_free(text);
-    cJSON_Delete(o);
-    return text ? 0 : 1;
+    lar_error e = lar_present_document(o, stdout);
+    if (e) (void)fprintf(stderr, "larder: %s\n", lar_error_text(e));
+    return e ? 1 : 0;
 }
 
 static void stats_free(stats *s) {
