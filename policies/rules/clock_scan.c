@@ -1,5 +1,5 @@
 /* Finds clocks in text: candidates with their labels (header: clock_text.h).
- * Flow: canon's system stage -> lar_clock_scan -> rules/volatile_clock.c decides by evidence.
+ * Flow: rules/volatile_scan.c -> lar_clock_try at each number; canon_evidence.c decides which span moves.
  * Pure; no memory; never blocks. One pass that stops at digits only; each attempt is bounded, and the budget bounds
  * all of them.
  * Invariants: 1. spans are in order and apart from each other. 2. a span never holds a line end.
