@@ -34,6 +34,7 @@ typedef struct lar_prompt {
     lar_buf text;
 } lar_prompt;
 
+/* Embedded; reused from one prompt to the next. */
 void lar_prompt_init(lar_prompt *p);
 void lar_prompt_release(lar_prompt *p);
 /* `seed`: prompts with another one share nothing (another model, another cache_salt). NO_MEMORY, LIMIT (4 GiB). */

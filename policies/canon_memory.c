@@ -30,7 +30,7 @@ bool lar_memory_get(const lar_memory_ops *m, const lar_hash *key, lar_buf *out) 
     return memcmp(out->ptr + out->len, &sum, SUM_BYTES) == 0;
 }
 
-lar_hash lar_canon_key(const lar_canon *c, char kind, lar_hash what) {
+static lar_hash key_of(const lar_canon *c, char kind, lar_hash what) {
     char bytes[33];
     bytes[0] = kind;
     memcpy(bytes + 1, c->scope.bytes, 16);
@@ -41,7 +41,7 @@ lar_hash lar_canon_key(const lar_canon *c, char kind, lar_hash what) {
 bool lar_canon_get(lar_canon *c, char kind, lar_hash what) {
     const lar_memory_ops *m = c->in->memory;
     if (!m) return false;
-    lar_hash key = lar_canon_key(c, kind, what);
+    lar_hash key = key_of(c, kind, what);
     c->value.len = 0;
     bool found = lar_memory_get(m, &key, &c->value) && c->value.len > 0;
     if (found) c->out->recall_hits++;
@@ -67,7 +67,7 @@ lar_error lar_canon_put_value(lar_canon *c, char kind, lar_hash what, lar_slice 
     if (!c->in->memory) return LAR_OK;
     lar_slice kept = seal(value, c->arena);
     if (!kept.ptr) return LAR_NO_MEMORY;
-    return lar_canon_put_one(c, (lar_canon_put){.key = lar_canon_key(c, kind, what), .value = kept});
+    return lar_canon_put_one(c, (lar_canon_put){.key = key_of(c, kind, what), .value = kept});
 }
 
 lar_error lar_canon_find(lar_canon *c, lar_finding f) {

@@ -195,6 +195,7 @@ typedef struct lar_canon_marker {
     bool lonely;                 /* there is no other member */
 } lar_canon_marker;
 
+/* Of a tool; count 0 if it has none. */
 lar_canon_marker lar_canon_marker_read(const lar_json *j, uint32_t tool);
 /* False if a tool has two, or one deeper inside, or if there are some and not every tool could hold one: then no tool
  * must change its place. */
@@ -204,7 +205,6 @@ LAR_MUST_USE lar_error lar_canon_tool_place(lar_canon *c, uint32_t place, const 
 
 /* -- canon_memory.c ------------------------------------------------------------------------------- */
 
-lar_hash lar_canon_key(const lar_canon *c, char kind, lar_hash what);
 /* True if found; the value lies in c->value until the next get. */
 bool lar_canon_get(lar_canon *c, char kind, lar_hash what);
 /* Notes it; the value lies in the arena. */

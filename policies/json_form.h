@@ -34,6 +34,7 @@ typedef struct lar_json_forms {
     uint32_t hashes_cap;
 } lar_json_forms;
 
+/* `arena` is borrowed and must outlive it; the rest is given back by release. */
 void lar_json_forms_init(lar_json_forms *f, lar_arena *arena);
 void lar_json_forms_release(lar_json_forms *f);
 

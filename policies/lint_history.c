@@ -53,19 +53,10 @@ static bool step_down(const lar_lint_run *run, twins *t) {
     return false;
 }
 
-static lar_error show(lar_lint_run *run, const lar_json *j, uint32_t node, lar_slice *out) {
-    lar_text t;
-    *out = lar_json_raw(j, node);
-    if (!lar_json_is(j, node, LAR_JSON_STRING)) return LAR_OK;
-    lar_error e = lar_text_read(&t, j, node, run->arena);
-    if (!e) *out = t.text;
-    return e;
-}
-
 static lar_error see(lar_lint_run *run, lar_lint_seen *seen, twins t) {
     lar_slice now, then, value;
-    lar_error e = show(run, run->json, t.now, &now);
-    if (!e) e = show(run, &run->before_json, t.before, &then);
+    lar_error e = lar_lint_value_of(run, run->json, t.now, &now);
+    if (!e) e = lar_lint_value_of(run, &run->before_json, t.before, &then);
     if (e) return e;
     (void)lar_lint_stretch(now, then, &seen->value, &value);
     const lar_json_node *n = &run->json->nodes[t.now], *b = &run->before_json.nodes[t.before];

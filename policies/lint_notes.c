@@ -27,19 +27,10 @@ static uint32_t node_at(const lar_json *j, lar_slice pointer) {
     return node;
 }
 
-static lar_error shown(lar_lint_run *run, const lar_json *j, uint32_t node, lar_slice *out) {
-    lar_text t;
-    *out = lar_json_raw(j, node);
-    if (!lar_json_is(j, node, LAR_JSON_STRING)) return LAR_OK;
-    lar_error e = lar_text_read(&t, j, node, run->arena);
-    if (!e) *out = t.text;
-    return e;
-}
-
 /* The bytes that a note speaks of, decoded where they lie inside a string. */
 static lar_error value_of(lar_lint_run *run, const lar_note *note, lar_slice *out) {
     const lar_json_node *n = &run->json->nodes[note->node];
-    if (note->start <= n->start || note->end > n->end) return shown(run, run->json, note->node, out);
+    if (note->start <= n->start || note->end > n->end) return lar_lint_value_of(run, run->json, note->node, out);
     lar_slice raw = lar_slice_of(run->json->body.ptr + note->start, note->end - note->start);
     char *text = lar_arena_alloc(run->arena, raw.len + 1);
     if (!text) return LAR_NO_MEMORY;
@@ -69,7 +60,7 @@ static lar_error before_of(lar_lint_run *run, lar_slice pointer, lar_lint_place 
     if (!*found) return LAR_OK;
     const lar_json_node *n = &run->before_json.nodes[node];
     lar_lint_spot spot = {&run->before_json, run->before, node, n->start, n->end, {0}};
-    lar_error e = shown(run, &run->before_json, node, &spot.value);
+    lar_error e = lar_lint_value_of(run, &run->before_json, node, &spot.value);
     return e ? e : lar_lint_place_of(run->l, &spot, place);
 }
 

@@ -106,7 +106,8 @@ lar_error lar_lint_place_of(lar_lint *l, const lar_lint_spot *s, lar_lint_place 
     return p->value.ptr ? LAR_OK : LAR_NO_MEMORY;
 }
 
-lar_hash lar_lint_pointer_hash(lar_slice pointer) {
+/* With its numbers left out. */
+static lar_hash pointer_hash(lar_slice pointer) {
     char kept[POINTER_BYTES_MAX];
     size_t n = 0;
     for (size_t i = 0; i < pointer.len && n < sizeof kept; i++) {
@@ -212,7 +213,7 @@ static lar_lint_finding finding_of(const lar_lint_sight *s) {
     f.state = s->confirmed ? LAR_LINT_CONFIRMED : LAR_LINT_SUSPECT;
     f.place = s->change.request ? s->change : s->first;
     if (s->change.request) f.before = s->first;
-    f.key = lar_hash_join(s->group, lar_lint_pointer_hash(f.place.pointer));
+    f.key = lar_hash_join(s->group, pointer_hash(f.place.pointer));
     return f;
 }
 

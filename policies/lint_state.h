@@ -175,8 +175,9 @@ typedef struct lar_lint_run {
     bool continues; /* before is of the same conversation, and this one holds all of its messages */
 } lar_lint_run;
 
-/* lint_units.c: the texts, their spans and norms. */
-LAR_MUST_USE lar_error lar_lint_units_read(lar_lint_run *run);
+/* lint_units.c: a value to show: the decoded text of a string, in the body or the run's arena; else its bytes.
+ * NO_MEMORY. */
+LAR_MUST_USE lar_error lar_lint_value_of(lar_lint_run *run, const lar_json *j, uint32_t node, lar_slice *out);
 
 /* -- lint_sight.c: what was seen where ------------------------------------------------------------ */
 
@@ -203,8 +204,6 @@ typedef struct lar_lint_spot {
     lar_slice value;
 } lar_lint_spot;
 LAR_MUST_USE lar_error lar_lint_place_of(lar_lint *l, const lar_lint_spot *spot, lar_lint_place *p);
-/* A hash of a pointer with its numbers left out. */
-lar_hash lar_lint_pointer_hash(lar_slice pointer);
 /* The findings of all sights. */
 LAR_MUST_USE lar_error lar_lint_findings(lar_lint *l, lar_lint_finding **list, uint32_t *count);
 

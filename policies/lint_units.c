@@ -132,3 +132,12 @@ lar_error lar_lint_units_read(lar_lint_run *run) {
         e = add_content(&r, LAR_LINT_OPENING, i);
     return e ? e : add_tools(&r);
 }
+
+lar_error lar_lint_value_of(lar_lint_run *run, const lar_json *j, uint32_t node, lar_slice *out) {
+    lar_text t;
+    *out = lar_json_raw(j, node);
+    if (!lar_json_is(j, node, LAR_JSON_STRING)) return LAR_OK;
+    lar_error e = lar_text_read(&t, j, node, run->arena);
+    if (!e) *out = t.text;
+    return e;
+}

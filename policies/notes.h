@@ -25,6 +25,7 @@ typedef struct lar_notes {
     uint32_t count, cap;
 } lar_notes;
 
+/* The notes live in `arena`, which is borrowed; there is nothing to release. */
 void lar_notes_init(lar_notes *n, lar_arena *arena);
 /* Adds a copy; the slices must live as long as the arena. NO_MEMORY. */
 LAR_MUST_USE lar_error lar_notes_add(lar_notes *n, const lar_note *note);

@@ -175,9 +175,9 @@ static int compare(lar_diff *d, bool json) {
     if (!e) e = lar_diff_find(d);
     if (e) return (void)fprintf(stderr, "larder: %s\n", lar_error_text(e)), 2;
     if (!json) lar_diff_print(d, stdout);
-    else if (!lar_diff_print_json(d, stdout))
-        return (void)fprintf(stderr, "larder: %s\n", lar_error_text(LAR_NO_MEMORY)), 2;
-    if (fflush(stdout)) return 2;
+    else e = lar_diff_print_json(d, stdout);
+    if (e == LAR_NO_MEMORY) return (void)fprintf(stderr, "larder: %s\n", lar_error_text(e)), 2;
+    if (e || fflush(stdout)) return 2;
     return d->kind == LAR_DIFF_NONE ? 0 : 1;
 }
 

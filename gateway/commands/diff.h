@@ -53,8 +53,9 @@ typedef struct lar_diff {
 /* Both ends have text and prompt; fills the rest. NO_MEMORY. */
 LAR_MUST_USE lar_error lar_diff_find(lar_diff *d);
 
+/* For people. */
 void lar_diff_print(const lar_diff *d, FILE *to);
-/* False when out of memory. */
-bool lar_diff_print_json(const lar_diff *d, FILE *to);
+/* One JSON document. NO_MEMORY, IO. */
+LAR_MUST_USE lar_error lar_diff_print_json(const lar_diff *d, FILE *to);
 
 #endif

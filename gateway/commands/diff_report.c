@@ -198,7 +198,7 @@ static void add_end(const lar_diff *d, const lar_diff_end *e, const char *name, 
     lar_buf_release(&p);
 }
 
-bool lar_diff_print_json(const lar_diff *d, FILE *to) {
+lar_error lar_diff_print_json(const lar_diff *d, FILE *to) {
     cJSON *j = cJSON_CreateObject();
     cJSON_AddStringToObject(j, "difference", kind_names[d->kind]);
     cJSON_AddStringToObject(j, "provider", d->provider->name);
@@ -221,5 +221,5 @@ bool lar_diff_print_json(const lar_diff *d, FILE *to) {
     }
     add_end(d, &d->a, "a", j);
     add_end(d, &d->b, "b", j);
-    return lar_present_document(j, to) == LAR_OK;
+    return lar_present_document(j, to);
 }

@@ -282,7 +282,7 @@ static int print_json(const explaining *x, const lar_verdict *v) {
     if (o) (void)cJSON_AddStringToObject(o, "what_to_do", lar_miss_get(v->miss)->todo);
     if (o) json_i64(o, "compared", (int64_t)x->search.looked_at);
     lar_error e = lar_present_document(o, stdout);
-    if (e) (void)fprintf(stderr, "larder: %s\n", lar_error_text(e));
+    if (e == LAR_NO_MEMORY) (void)fprintf(stderr, "larder: %s\n", lar_error_text(e));
     return e ? 1 : 0;
 }
 

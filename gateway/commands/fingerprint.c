@@ -92,7 +92,7 @@ static int print_json(const asked *a, const lar_edition_row *rows, uint32_t n) {
         }
     }
     lar_error e = lar_present_document(o, stdout);
-    if (e) (void)fprintf(stderr, "larder: %s\n", lar_error_text(e));
+    if (e == LAR_NO_MEMORY) (void)fprintf(stderr, "larder: %s\n", lar_error_text(e));
     return e ? 1 : 0;
 }
 

@@ -43,10 +43,7 @@ int lar_lint_explain(const char *name, FILE *out) {
     if (r == LAR_RULE_COUNT) {
         lar_nearest n;
         lar_nearest_init(&n, lar_slice_cstr(name));
-        for (int i = 0; i < LAR_RULE_COUNT; i++) {
-            lar_nearest_offer(&n, lar_slice_cstr(lar_rule_id((lar_rule)i)));
-            lar_nearest_offer(&n, lar_slice_cstr(lar_rule_name((lar_rule)i)));
-        }
+        lar_nearest_offer_rules(&n);
         if (n.best.ptr)
             (void)fprintf(stderr, "larder lint: no rule '%.60s'; did you mean '%.*s'?\n", name, LAR_FMT(n.best));
         else (void)fprintf(stderr, "larder lint: no rule '%.60s'; `larder lint --list-rules` lists them\n", name);

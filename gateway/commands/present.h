@@ -18,7 +18,8 @@ enum { LAR_SHOWN_BYTES = 512, LAR_TIME_BYTES = 40, LAR_DURATION_BYTES = 24 };
 void lar_present_name(lar_slice name, char out[LAR_SHOWN_BYTES]);
 /* A JSON string with its quotes: valid whatever the bytes are (U+FFFD for what is not UTF-8). */
 LAR_MUST_USE lar_error lar_present_json(lar_buf *out, lar_slice text);
-/* Prints a document and a line end, and frees it. NO_MEMORY, also if it is NULL: nothing is written; IO. */
+/* Prints a document and a line end, and frees it. NO_MEMORY, also if it is NULL: nothing is written; IO, which main.c
+ * reports. */
 LAR_MUST_USE lar_error lar_present_document(cJSON *taken, FILE *out);
 /* 2026-11-29T10:00:00.123Z; a number of milliseconds where no calendar reaches. */
 void lar_present_time(int64_t ms, char out[LAR_TIME_BYTES]);

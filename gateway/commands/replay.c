@@ -204,9 +204,9 @@ static int report(const lar_replay_options *o, const lar_replay_sums *s, const l
         return 1;
     }
     if (!o->json) lar_replay_print(o, s, without, stdout);
-    else if (!lar_replay_print_json(o, s, without, stdout))
-        return (void)fprintf(stderr, "larder: %s\n", lar_error_text(LAR_NO_MEMORY)), 1;
-    return fflush(stdout) ? 1 : 0;
+    lar_error e = o->json ? lar_replay_print_json(o, s, without, stdout) : LAR_OK;
+    if (e == LAR_NO_MEMORY) return (void)fprintf(stderr, "larder: %s\n", lar_error_text(e)), 1;
+    return e || fflush(stdout) ? 1 : 0;
 }
 
 int lar_command_replay(int argc, char **argv) {

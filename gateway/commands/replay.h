@@ -61,10 +61,11 @@ int lar_replay_run(const lar_replay_options *o, lar_replay_pass pass, uint64_t r
 
 /* `without[r]`: sums of the pass without rule r; only where sums->rule_requests[r] is not 0 and by_rule is set. */
 void lar_replay_print(const lar_replay_options *o, const lar_replay_sums *s, const lar_replay_sums *without, FILE *to);
-/* Returns false when out of memory. */
-bool lar_replay_print_json(const lar_replay_options *o, const lar_replay_sums *s, const lar_replay_sums *without,
-                           FILE *to);
+/* The same as one JSON document. NO_MEMORY, IO. */
+LAR_MUST_USE lar_error lar_replay_print_json(const lar_replay_options *o, const lar_replay_sums *s,
+                                             const lar_replay_sums *without, FILE *to);
 
+/* Hit tokens of prompt tokens, 0 to 1; 0 where there was no prompt. */
 static inline double lar_replay_rate(const lar_replay_count *c) {
     return c->prompt ? (double)c->hit / (double)c->prompt : 0.0;
 }

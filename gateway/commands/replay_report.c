@@ -207,8 +207,8 @@ static cJSON *rule_json(const lar_replay_options *o, const lar_replay_sums *s, c
     return j;
 }
 
-bool lar_replay_print_json(const lar_replay_options *o, const lar_replay_sums *s, const lar_replay_sums *without,
-                           FILE *to) {
+lar_error lar_replay_print_json(const lar_replay_options *o, const lar_replay_sums *s, const lar_replay_sums *without,
+                                FILE *to) {
     cJSON *j = cJSON_CreateObject();
     cJSON_AddNumberToObject(j, "requests", (double)s->requests);
     cJSON_AddNumberToObject(j, "answers", (double)s->answers);
@@ -234,5 +234,5 @@ bool lar_replay_print_json(const lar_replay_options *o, const lar_replay_sums *s
     cJSON_AddItemToObject(j, "reported", count_json(&s->reported));
     cJSON_AddItemToObject(j, "exported", count_json(&s->exported));
     cJSON_AddNumberToObject(j, "exported_unknown", (double)s->exported_unknown);
-    return lar_present_document(j, to) == LAR_OK;
+    return lar_present_document(j, to);
 }

@@ -241,7 +241,8 @@ static spot find_spot(const lar_request_log *l, size_t at) {
     return s;
 }
 
-void lar_log_position(const lar_request_log *l, size_t at, uint64_t *line, uint64_t *column) {
+/* Where byte `at` of the record lies. */
+static void position_of(const lar_request_log *l, size_t at, uint64_t *line, uint64_t *column) {
     spot s = find_spot(l, at);
     *line = s.line;
     *column = at - s.begin + 1;
@@ -263,7 +264,7 @@ static size_t source_of(const lar_request_log *l, uint32_t offset) {
 void lar_request_log_place(const lar_request_log *l, uint32_t offset, uint64_t *line, uint64_t *column) {
     *line = l->line;
     *column = 1;
-    if (l->origin_count) lar_log_position(l, source_of(l, offset), line, column);
+    if (l->origin_count) position_of(l, source_of(l, offset), line, column);
 }
 
 uint64_t lar_request_log_characters(const lar_request_log *l, uint32_t offset, uint64_t *line) {
@@ -299,7 +300,7 @@ lar_error lar_request_log_next(lar_request_log *l, lar_log_request *out, lar_dia
         if (!l->open) {
             lar_error e = next_record(l, d);
             out->line = l->line;
-            if (e && d->has_offset) lar_log_position(l, d->offset, &out->line, &out->column);
+            if (e && d->has_offset) position_of(l, d->offset, &out->line, &out->column);
             if (e) return e;
             if (!l->open) continue;
         }

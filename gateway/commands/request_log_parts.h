@@ -41,7 +41,5 @@ struct lar_request_log {
 LAR_MUST_USE lar_error lar_log_form_next(lar_request_log *l, lar_log_request *out, lar_diag *d);
 /* An array whose elements are messages: objects with a role. */
 bool lar_log_is_messages(const lar_json *j, uint32_t node);
-/* Where byte `at` of the record lies. */
-void lar_log_position(const lar_request_log *l, size_t at, uint64_t *line, uint64_t *column);
 
 #endif

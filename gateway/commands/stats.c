@@ -374,7 +374,7 @@ static int print_json(stats *s) {
     for (int i = 0; endings && i < LAR_END_COUNT; i++) json_u64(endings, lar_ending_name((lar_ending)i), s->endings[i]);
     if (o) json_rules(o, s);
     lar_error e = lar_present_document(o, stdout);
-    if (e) (void)fprintf(stderr, "larder: %s\n", lar_error_text(e));
+    if (e == LAR_NO_MEMORY) (void)fprintf(stderr, "larder: %s\n", lar_error_text(e));
     return e ? 1 : 0;
 }
 

@@ -50,10 +50,7 @@ static lar_error read_rules(lar_loader *l, const char *path, const char *text, u
         }
         lar_nearest n;
         lar_nearest_init(&n, word);
-        for (int i = 0; i < LAR_RULE_COUNT; i++) {
-            lar_nearest_offer(&n, lar_slice_cstr(lar_rule_id((lar_rule)i)));
-            lar_nearest_offer(&n, lar_slice_cstr(lar_rule_name((lar_rule)i)));
-        }
+        lar_nearest_offer_rules(&n);
         char why[120];
         (void)snprintf(why, sizeof why, "unknown rule%s%.*s%s",
                        n.best.ptr ? "; did you mean " : "; `larder rules` lists them", (int)n.best.len,

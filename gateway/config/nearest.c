@@ -4,6 +4,8 @@
  * Invariant: best.ptr is NULL or distance is at most a third of the wanted name (and at least 2 are allowed). */
 #include "gateway/config/nearest.h"
 
+#include "policies/canon.h"
+
 enum { NAME_BYTES_MAX = 64 };
 
 static char plain(char c) {
@@ -46,4 +48,11 @@ void lar_nearest_offer(lar_nearest *n, lar_slice name) {
     if (d >= n->distance || d >= n->wanted.len) return;
     n->distance = d;
     n->best = name;
+}
+
+void lar_nearest_offer_rules(lar_nearest *n) {
+    for (int i = 0; i < LAR_RULE_COUNT; i++) {
+        lar_nearest_offer(n, lar_slice_cstr(lar_rule_id((lar_rule)i)));
+        lar_nearest_offer(n, lar_slice_cstr(lar_rule_name((lar_rule)i)));
+    }
 }

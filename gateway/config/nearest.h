@@ -16,5 +16,7 @@ typedef struct lar_nearest {
 void lar_nearest_init(lar_nearest *n, lar_slice wanted);
 /* Names over 64 bytes are never near. */
 void lar_nearest_offer(lar_nearest *n, lar_slice name);
+/* The ids and the names of all rules. */
+void lar_nearest_offer_rules(lar_nearest *n);
 
 #endif

@@ -60,10 +60,7 @@ static int one_rule(const char *name) {
     if (r == LAR_RULE_COUNT) {
         lar_nearest n;
         lar_nearest_init(&n, lar_slice_cstr(name));
-        for (int i = 0; i < LAR_RULE_COUNT; i++) {
-            lar_nearest_offer(&n, lar_slice_cstr(lar_rule_id((lar_rule)i)));
-            lar_nearest_offer(&n, lar_slice_cstr(lar_rule_name((lar_rule)i)));
-        }
+        lar_nearest_offer_rules(&n);
         if (n.best.ptr)
             (void)fprintf(stderr, "larder: no rule '%.100s'; did you mean '%.*s'?\n", name, LAR_FMT(n.best));
         else (void)fprintf(stderr, "larder: no rule '%.100s'; `larder rules` lists them\n", name);

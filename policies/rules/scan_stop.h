@@ -14,6 +14,7 @@ typedef struct lar_stops {
     uint64_t bits; /* bit k: text[base + k] is a stop */
 } lar_stops;
 
+/* Borrows the text. */
 void lar_stops_init(lar_stops *s, lar_slice text);
 /* The first stop at or behind i; the text's length if there is none. i must not go back. */
 size_t lar_stops_next(lar_stops *s, size_t i);

@@ -10,6 +10,7 @@
 
 #include "base/slice.h"
 
+/* ASCII only; wide: any byte of a longer character. */
 static inline bool lar_scan_is_digit(char c) { return c >= '0' && c <= '9'; }
 static inline bool lar_scan_is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 static inline bool lar_scan_is_alnum(char c) { return lar_scan_is_letter(c) || lar_scan_is_digit(c); }

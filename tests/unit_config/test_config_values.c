@@ -291,6 +291,9 @@ static void suggestions(void **state) {
     lar_nearest_init(&n, lar_slice_of(big, sizeof big));
     lar_nearest_offer(&n, lar_slice_of(big, sizeof big));
     assert_null(n.best.ptr);
+    lar_nearest_init(&n, LAR_SLICE("tool_oder"));
+    lar_nearest_offer_rules(&n);
+    assert_string_equal(n.best.ptr, "tool_order");
 }
 
 static void every_default_is_valid(void **state) {
