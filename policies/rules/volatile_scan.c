@@ -9,7 +9,15 @@
 #include "policies/rules/scan_text.h"
 #include "policies/rules/volatile_value.h"
 
-enum { ROOTS = 4, ROOT_BYTES = 8, AGAIN_MAX = 8, GAP_MAX = 16, MISSES_PER_NUMBER = 8, EXAMPLE_REACH = 96 };
+enum {
+    ROOTS = 4,
+    ROOT_BYTES = 8,
+    AGAIN_MAX = 8,
+    GAP_MAX = 16,
+    MISSES_PER_NUMBER = 8,
+    EXAMPLE_REACH = 96,
+    TICKS_REACH = 768
+};
 
 typedef struct scan {
     lar_slice t;
@@ -52,7 +60,9 @@ static void finish(scan *s, lar_volatile_span *out, size_t label, size_t start, 
     lar_scan_low_text low;
     lar_scan_lower(s->t, lar_scan_sentence(s->t, line, start), start, &low);
     bool address = out->class_id != LAR_VOLATILE_PROCESS && out->class_id != LAR_VOLATILE_PATH;
-    out->example = lar_scan_speaks_of_example(&low) || lar_scan_in_ticks(s->t, line, label) ||
+    size_t ticks = lar_scan_line_before(s->t, start, TICKS_REACH, s->floor);   /* they come in pairs */
+    if (ticks == s->floor && ticks < label && s->t.ptr[ticks] == '`') ticks++; /* it closes the value before */
+    out->example = lar_scan_speaks_of_example(&low) || lar_scan_in_ticks(s->t, ticks, label) ||
                    (address && lar_scan_in_address(s->t, start)) || lar_scan_in_example(s->t, start, &s->place);
     s->floor = end;
 }
