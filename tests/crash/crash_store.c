@@ -23,7 +23,14 @@
 #include "base/clock.h"
 #include "store/store.h"
 
-enum { COMMIT_MS = 10, MARGIN_MS = 400, KEYS = 500, VALUE_BYTES = 3000, RING = 4096 };
+/* For a busy machine. Under ThreadSanitizer a child journals faster than the writer writes, so that age says nothing
+ * there; what a flush has answered for is still looked for, and the plain build looks at age. */
+#ifdef __SANITIZE_THREAD__
+enum { MARGIN_MS = 10000 };
+#else
+enum { MARGIN_MS = 400 };
+#endif
+enum { COMMIT_MS = 10, KEYS = 500, VALUE_BYTES = 3000, RING = 4096 };
 
 /* What the child has done so far; it outlives the child. */
 typedef struct shared {
