@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/digest.h"
+#include "base/file.h"
 #include "gateway/commands/baseline.h"
 #include "gateway/commands/present.h"
 #include "gateway/commands/query.h"
@@ -154,14 +155,7 @@ static int read_file(const char *file, lar_baseline *out) {
     lar_diag d = {0};
     lar_buf text;
     lar_buf_init(&text, FILE_BYTES_MAX);
-    FILE *f = fopen(file, "rb");
-    lar_error e = f ? LAR_OK : LAR_IO;
-    char piece[8192];
-    for (size_t n; !e && (n = fread(piece, 1, sizeof piece, f)) > 0;) e = lar_buf_add(&text, piece, n);
-    if (f && ferror(f)) e = LAR_IO;
-    if (e == LAR_IO) (void)lar_fail(e, &d, "%s", strerror(errno));
-    if (e == LAR_LIMIT) (void)lar_fail(e, &d, "it is larger than a baseline can be");
-    if (f) (void)fclose(f);
+    lar_error e = lar_file_read(file, LAR_FILE_OR_STREAM, &text, &d);
     if (!e) e = lar_baseline_read(lar_buf_slice(&text), out, &d);
     lar_buf_release(&text);
     if (e) (void)fprintf(stderr, "larder: %.200s: %s\n", file, d.text[0] ? d.text : lar_error_text(e));

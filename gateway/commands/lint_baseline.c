@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "gateway/commands/lint_command.h"
 
 enum { FILE_BYTES_MAX = 64 << 20 };
@@ -37,26 +38,6 @@ void lar_lint_baseline_free(lar_lint_baseline *b) {
     free(b);
 }
 
-static lar_error read_text(const char *path, char **text, lar_diag *d) {
-    FILE *f = fopen(path, "rb");
-    if (!f) return lar_fail(LAR_IO, d, "%s: %s", path, strerror(errno));
-    size_t cap = 1 << 16, len = 0, n;
-    *text = malloc(cap + 1);
-    while (*text && (n = fread(*text + len, 1, cap - len, f)) > 0) {
-        len += n;
-        if (len < cap) continue;
-        char *more = cap < FILE_BYTES_MAX ? realloc(*text, 2 * cap + 1) : NULL;
-        if (!more) break;
-        *text = more;
-        cap *= 2;
-    }
-    bool whole = *text && feof(f) && !ferror(f);
-    (void)fclose(f);
-    if (!whole) return lar_fail(LAR_IO, d, "%s: cannot be read whole", path);
-    (*text)[len] = 0;
-    return LAR_OK;
-}
-
 static bool read_one(const cJSON *o, old_finding *to) {
     const char *file = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(o, "file")),
                *key = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(o, "key"));
@@ -70,12 +51,14 @@ static bool read_one(const cJSON *o, old_finding *to) {
 }
 
 lar_error lar_lint_baseline_read(const char *path, lar_lint_baseline **out, lar_diag *d) {
-    char *text = NULL;
+    lar_buf text;
+    lar_diag why = {0};
     *out = NULL;
-    lar_error e = read_text(path, &text, d);
-    cJSON *root = e ? NULL : cJSON_Parse(text);
-    free(text);
-    if (e) return e;
+    lar_buf_init(&text, FILE_BYTES_MAX);
+    lar_error e = lar_file_read(path, LAR_FILE_OR_STREAM, &text, &why);
+    cJSON *root = e ? NULL : cJSON_ParseWithLength(text.ptr, text.len);
+    lar_buf_release(&text);
+    if (e) return lar_fail(e, d, "%s: %s", path, why.text);
     const cJSON *version = cJSON_GetObjectItemCaseSensitive(root, "version"),
                 *list = cJSON_GetObjectItemCaseSensitive(root, "findings"), *o;
     if (cJSON_IsNumber(version) && version->valuedouble > 1) {

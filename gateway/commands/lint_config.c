@@ -16,6 +16,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/file.h"
 #include "gateway/commands/lint_command.h"
 #include "gateway/config/nearest.h"
 #include "gateway/config/yaml_tree.h"
@@ -150,17 +151,6 @@ static lar_error read_top(lar_lint_config *c, const reading *r, loaded *to) {
 
 /* -- files --------------------------------------------------------------------------------------------- */
 
-static lar_error read_file(const char *path, char **text, size_t *len, lar_diag *d) {
-    FILE *f = fopen(path, "rb");
-    if (!f) return lar_fail(LAR_CONFIG, d, "%s: %s", path, strerror(errno));
-    *text = malloc(LAR_YAML_BYTES_MAX + 1);
-    *len = *text ? fread(*text, 1, LAR_YAML_BYTES_MAX + 1, f) : 0;
-    bool failed = ferror(f);
-    (void)fclose(f);
-    if (!*text) return LAR_NO_MEMORY;
-    return failed ? lar_fail(LAR_CONFIG, d, "%s: cannot be read", path) : LAR_OK;
-}
-
 static lar_error load(lar_lint_config *c, const char *path, const char *folder, loaded **out, lar_diag *d) {
     for (uint32_t i = 0; i < c->count; i++) {
         *out = c->list[i];
@@ -170,13 +160,15 @@ static lar_error load(lar_lint_config *c, const char *path, const char *folder, 
     loaded *to = lar_arena_zalloc(&c->arena, sizeof *to);
     if (!to) return LAR_NO_MEMORY;
     (void)snprintf(to->folder, sizeof to->folder, "%s", folder);
-    char *text = NULL;
-    size_t len = 0;
-    lar_error e = read_file(path, &text, &len, d);
+    lar_buf text;
+    lar_diag why = {0};
+    lar_buf_init(&text, LAR_YAML_BYTES_MAX);
+    lar_error e = lar_file_read(path, LAR_FILE_OR_STREAM, &text, &why);
+    if (e) e = lar_fail(LAR_CONFIG, d, "%s: %s", path, why.text);
     reading r = {lar_arena_copy(&c->arena, lar_slice_cstr(path)).ptr, d};
     if (!e && !r.file) e = LAR_NO_MEMORY;
-    if (!e) e = lar_yaml_parse(lar_slice_of(text, len), r.file, &c->arena, &to->root, d);
-    free(text);
+    if (!e) e = lar_yaml_parse(lar_buf_slice(&text), r.file, &c->arena, &to->root, d);
+    lar_buf_release(&text);
     if (!e) e = read_top(c, &r, to);
     if (e) return e;
     c->list[c->count++] = to;

@@ -3,6 +3,7 @@
  * Invariant: what passes here can be served; what could only fail later at a request is refused now. */
 #include <stdio.h>
 
+#include "base/file.h"
 #include "gateway/config/config_parts.h"
 #include "gateway/config/secret.h"
 #include "policies/edition.h"
@@ -147,13 +148,14 @@ static lar_error check_admin(lar_loader *l) {
 
 /* The path itself is not shown: a key may have been pasted here. */
 static lar_error check_file(lar_loader *l, const char *origin, const char *path) {
-    lar_arena arena;
-    lar_arena_init(&arena, PEM_BYTES_MAX + 64);
-    lar_slice text = {NULL, 0};
+    lar_buf text;
     lar_diag why = {0};
-    lar_error e = lar_file_read(path, PEM_BYTES_MAX, &arena, &text, &why);
-    lar_secret_wipe(text);
-    lar_arena_release(&arena);
+    lar_buf_init(&text, PEM_BYTES_MAX);
+    lar_error e = lar_buf_reserve(&text, PEM_BYTES_MAX); /* all at once: growing would leave copies of a key behind */
+    if (e) return lar_fail(e, l->diag, "out of memory for the configuration");
+    e = lar_file_read(path, LAR_FILE_REGULAR, &text, &why);
+    lar_secret_wipe(lar_buf_slice(&text));
+    lar_buf_release(&text);
     if (!e) return LAR_OK;
     char line[160];
     (void)snprintf(line, sizeof line, "the file named here %.120s", why.text);

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/file.h"
 #include "gateway/config/config_parts.h"
 #include "gateway/config/nearest.h"
 #include "gateway/config/option_value.h"
@@ -45,13 +46,15 @@ static lar_error out_of_memory(lar_loader *l) {
 /* -- the file -------------------------------------------------------------------------------------- */
 
 static lar_error read_file(lar_loader *l, const char *file) {
-    lar_slice text;
+    lar_buf text;
     lar_diag why = {0};
-    lar_error e = lar_file_read(file, LAR_YAML_BYTES_MAX, &l->scratch, &text, &why);
-    if (e == LAR_NO_MEMORY) return out_of_memory(l);
-    if (e) return lar_fail(LAR_CONFIG, l->diag, "%s: the configuration file %s", l->file, why.text);
+    lar_buf_init(&text, LAR_YAML_BYTES_MAX);
     const lar_yaml_node *root = NULL;
-    e = lar_yaml_parse(text, l->file, &l->scratch, &root, l->diag);
+    lar_error e = lar_file_read(file, LAR_FILE_REGULAR, &text, &why);
+    if (e == LAR_NO_MEMORY) e = out_of_memory(l);
+    else if (e) e = lar_fail(LAR_CONFIG, l->diag, "%s: the configuration file %s", l->file, why.text);
+    else e = lar_yaml_parse(lar_buf_slice(&text), l->file, &l->scratch, &root, l->diag);
+    lar_buf_release(&text);
     if (e || !root || lar_yaml_is_empty(root)) return e;
     lar_map_reader r = {.table = lar_option_scalars(), .base = l->config, .what = "", .others = list_names};
     e = lar_loader_read_map(l, &r, root);

@@ -1,49 +1,15 @@
-/* Reading of credentials and of small files.
+/* Reading of credentials.
  * Called by the configuration loader, before the loops start or on a reload; blocks on the disk.
  * Invariants: 1. no byte of a credential, nor the path that was meant to name it, gets into a message; a variable's
- * name only if it is unlike any key (a key may stand there by mistake). 2. only regular files are read: a FIFO or a
- * device is refused before a byte is taken from it. 3. what is read is bounded, whatever size the file claims (files of
- * /proc claim 0). */
+ * name only if it is unlike any key (a key may stand there by mistake). 2. only regular files are read. 3. no copy of
+ * a file's bytes stays in memory. */
 #include "gateway/config/secret.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-static lar_error read_all(int fd, size_t bytes_max, lar_arena *arena, lar_slice *out, lar_diag *d) {
-    struct stat st;
-    if (fstat(fd, &st)) return lar_fail(LAR_INVALID, d, "cannot be read (%s)", strerror(errno));
-    if (S_ISDIR(st.st_mode)) return lar_fail(LAR_INVALID, d, "is a folder, not a file");
-    if (!S_ISREG(st.st_mode)) return lar_fail(LAR_INVALID, d, "is not a regular file");
-    if (st.st_size > 0 && (uint64_t)st.st_size > bytes_max)
-        return lar_fail(LAR_INVALID, d, "is larger than the %zu bytes allowed", bytes_max);
-    char *text = lar_arena_alloc(arena, bytes_max + 1);
-    if (!text) return lar_fail(LAR_NO_MEMORY, d, "out of memory");
-    size_t len = 0;
-    while (len <= bytes_max) {
-        ssize_t n = read(fd, text + len, bytes_max + 1 - len);
-        if (n < 0 && errno == EINTR) continue;
-        if (n < 0) return lar_fail(LAR_INVALID, d, "cannot be read (%s)", strerror(errno));
-        if (n == 0) break;
-        len += (size_t)n;
-    }
-    if (len > bytes_max) return lar_fail(LAR_INVALID, d, "is larger than the %zu bytes allowed", bytes_max);
-    *out = lar_slice_of(text, len);
-    return LAR_OK;
-}
-
-lar_error lar_file_read(const char *path, size_t bytes_max, lar_arena *arena, lar_slice *out, lar_diag *d) {
-    /* O_NONBLOCK: opening a FIFO that nobody writes to must not hang. */
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
-    if (fd < 0) return lar_fail(LAR_INVALID, d, "cannot be opened (%s)", strerror(errno));
-    lar_error e = read_all(fd, bytes_max, arena, out, d);
-    (void)close(fd);
-    return e;
-}
+#include "base/file.h"
 
 static bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
 
@@ -87,15 +53,16 @@ lar_error lar_secret_from_env(const char *name, lar_arena *arena, lar_slice *out
 }
 
 lar_error lar_secret_from_file(const char *path, lar_arena *arena, lar_slice *out, lar_diag *d) {
-    lar_arena scratch;
-    lar_arena_init(&scratch, LAR_SECRET_BYTES_MAX + 64);
-    lar_slice text = {NULL, 0};
+    lar_buf text;
     lar_diag why = {0};
-    lar_error e = lar_file_read(path, LAR_SECRET_BYTES_MAX, &scratch, &text, &why);
-    if (e) e = lar_fail(e, d, "the file named here %s", why.text);
-    else e = take(text, "file", arena, out, d);
-    lar_secret_wipe(text);
-    lar_arena_release(&scratch);
+    lar_buf_init(&text, LAR_SECRET_BYTES_MAX);
+    lar_error e = lar_buf_reserve(&text, LAR_SECRET_BYTES_MAX); /* all at once: growing would leave copies behind */
+    if (e) return lar_fail(e, d, "out of memory");
+    e = lar_file_read(path, LAR_FILE_REGULAR, &text, &why);
+    if (e) e = lar_fail(e == LAR_NO_MEMORY ? e : LAR_INVALID, d, "the file named here %s", why.text);
+    else e = take(lar_buf_slice(&text), "file", arena, out, d);
+    lar_secret_wipe(lar_buf_slice(&text));
+    lar_buf_release(&text);
     return e;
 }
 

@@ -15,9 +15,6 @@
 LAR_MUST_USE lar_error lar_secret_from_env(const char *name, lar_arena *arena, lar_slice *out, lar_diag *d);
 LAR_MUST_USE lar_error lar_secret_from_file(const char *path, lar_arena *arena, lar_slice *out, lar_diag *d);
 
-/* Reads a regular file of at most bytes_max bytes whole, into `arena`. INVALID with the reason (without the path). */
-LAR_MUST_USE lar_error lar_file_read(const char *path, size_t bytes_max, lar_arena *arena, lar_slice *out, lar_diag *d);
-
 /* Overwrites the bytes. */
 void lar_secret_wipe(lar_slice s);
 
