@@ -1,0 +1,62 @@
+/* Products of weights with activations: hands each to the kernels that prepared its matrix.
+ * Flow: engine/model calls; the kernels (reference.c, kernels_*.c) compute. Any thread; blocks while it computes.
+ * Why: a model may mix kernels, as the fast ones do not read every type.
+ * Memory: prepare allocates, if the kernels repack; products allocate nothing. */
+#include "engine/compute/matmul.h"
+
+#include <string.h>
+
+#include "base/ensure.h"
+
+lar_matrix lar_matrix_of(const lar_rows *rows, const lar_kernels *kernels, lar_activations activations) {
+    return (lar_matrix){.kernels = kernels,
+                        .rows = *rows,
+                        .out = rows->out,
+                        .in = (uint32_t)lar_tensor_row_elements(rows->tensor),
+                        .activations = activations};
+}
+
+lar_error lar_matrix_prepare(lar_matrix *m, const lar_rows *rows, const lar_kernels *kernels,
+                             lar_activations activations, lar_diag *d) {
+    *m = lar_matrix_of(rows, kernels, activations);
+    lar_error e = kernels->prepare(m, d);
+    if (e) memset(m, 0, sizeof *m);
+    return e;
+}
+
+static lar_error prepare_each(lar_mlp *m, lar_diag *d) {
+    lar_error e = m->gate.kernels->prepare(&m->gate, d);
+    if (!e) e = m->up.kernels->prepare(&m->up, d);
+    if (!e) e = m->down.kernels->prepare(&m->down, d);
+    return e;
+}
+
+lar_error lar_mlp_prepare(lar_mlp *m, lar_diag *d) {
+    LAR_ASSERT(m->gate.kernels == m->up.kernels && m->gate.kernels == m->down.kernels);
+    lar_error e = m->gate.kernels->prepare_mlp ? m->gate.kernels->prepare_mlp(m, d) : prepare_each(m, d);
+    if (e) lar_mlp_release(m);
+    return e;
+}
+
+void lar_matrix_release(lar_matrix *m) {
+    if (m->packed) m->kernels->release(m);
+    memset(m, 0, sizeof *m);
+}
+
+void lar_mlp_release(lar_mlp *m) {
+    lar_matrix_release(&m->gate);
+    lar_matrix_release(&m->up);
+    lar_matrix_release(&m->down);
+}
+
+uint64_t lar_matmul_workspace(const lar_matrix *matrices, uint32_t count, uint32_t tokens) {
+    return matrices->kernels->workspace(matrices, count, tokens);
+}
+
+uint64_t lar_mlp_workspace(const lar_mlp *mlps, uint32_t count, uint32_t picks) {
+    return mlps->gate.kernels->mlp_workspace(mlps, count, picks);
+}
+
+void lar_matmul(const lar_product *p, const lar_run *run) { p->matrices->kernels->product(p, run); }
+
+void lar_mlp_run(const lar_mlp_job *job, const lar_run *run) { job->mlps->gate.kernels->mlp(job, run); }
