@@ -1,10 +1,9 @@
-/* A file as bytes in memory, read only: mapped (weights) or copied (small texts). */
+/* A file as bytes in memory, mapped read only. */
 #ifndef LARDER_ENGINE_MAPPED_FILE_H
 #define LARDER_ENGINE_MAPPED_FILE_H
 
 #include <stdint.h>
 
-#include "base/buf.h"
 #include "base/error.h"
 
 /* Bytes of a file, wherever they come from: a mapping, or a test's own memory. */
@@ -22,10 +21,6 @@ typedef struct lar_file_view {
  * in place is not. Nothing that a reader can do prevents this, but a copy of the whole file. */
 LAR_MUST_USE lar_error lar_mapped_file_open(const char *path, lar_file_view *out, lar_diag *d);
 void lar_mapped_file_close(lar_file_view *f);
-
-/* Adds a whole regular file to `out`, whose own maximum is the limit: LIMIT if the file is larger. NOT_FOUND, IO,
- * NO_MEMORY. */
-LAR_MUST_USE lar_error lar_file_read(const char *path, lar_buf *out, lar_diag *d);
 
 /* The part of a path behind its last '/'. */
 const char *lar_file_name(const char *path);

@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 
 #include "base/ensure.h"
+#include "base/file.h"
 #include "base/json.h"
 #include "engine/files/safetensors.h"
 
@@ -111,7 +112,9 @@ lar_error lar_model_files_text(const lar_model_files *f, const char *name, lar_b
     lar_buf path;
     lar_buf_init(&path, PATH_BYTES_MAX);
     lar_error e = join(f->path.ptr, name, &path, d);
-    if (!e) e = lar_file_read(path.ptr, out, d);
+    lar_diag why = {0};
+    if (!e && (e = lar_file_read(path.ptr, LAR_FILE_REGULAR, out, &why)) != LAR_OK)
+        e = lar_fail(e, d, "%.100s: %s", name, *why.text ? why.text : lar_error_text(e));
     lar_buf_release(&path);
     return e;
 }

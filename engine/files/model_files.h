@@ -12,6 +12,7 @@
 #ifndef LARDER_ENGINE_MODEL_FILES_H
 #define LARDER_ENGINE_MODEL_FILES_H
 
+#include "base/buf.h"
 #include "engine/files/mapped_file.h"
 #include "engine/files/tensor.h"
 
@@ -41,7 +42,8 @@ uint32_t lar_model_files_parts(const lar_model_files *f);
 const lar_file_view *lar_model_files_part(const lar_model_files *f, uint32_t i);
 
 /* A text beside the tensors of a folder, "config.json" or "tokenizer.json": added to `out`, whose maximum is the limit.
- * NOT_FOUND if the folder has none, or this is GGUF (its texts are in the metadata); else as lar_file_read. */
+ * NOT_FOUND if the folder has none, or this is GGUF (its texts are in the metadata); else as lar_file_read
+ * (base/file.h), with the name in the message. */
 LAR_MUST_USE lar_error lar_model_files_text(const lar_model_files *f, const char *name, lar_buf *out, lar_diag *d);
 
 #endif
