@@ -13,6 +13,7 @@
 #define LARDER_ENGINE_MODEL_FILES_H
 
 #include "base/buf.h"
+#include "engine/files/gguf.h"
 #include "engine/files/mapped_file.h"
 #include "engine/files/tensor.h"
 
@@ -36,6 +37,9 @@ uint32_t lar_model_files_count(const lar_model_files *f);
 const lar_tensor *lar_model_files_at(const lar_model_files *f, uint32_t i);
 /* By its name in the file; NULL: there is none. */
 const lar_tensor *lar_model_files_find(const lar_model_files *f, const char *name);
+
+/* GGUF: the metadata, of the first part (gguf.h reads it); NULL for a folder. */
+const lar_gguf *lar_model_files_metadata(const lar_model_files *f);
 
 /* The files behind it: how many, and one of them, with its name and size. */
 uint32_t lar_model_files_parts(const lar_model_files *f);
