@@ -462,11 +462,12 @@ static int64_t days_of(int64_t y, int64_t m, int64_t d) {
     return era * 146097 + yoe * 365 + yoe / 4 - yoe / 100 + doy - 719468;
 }
 
+/* A clock is written before its request comes in, and may be kept for minutes; only the skew of two clocks puts it
+ * ahead. What lies further ahead is a time to come: of a meeting, of an expiry. */
+static bool is_now(int64_t written, int64_t now) { return written >= now - 600 && written <= now + 120; }
+
 static bool shows_seconds(const lar_clock_stamp *s, int64_t written, int64_t now) {
-    if (s->zone == LAR_ZONE_OFFSET) {
-        int64_t diff = written - (int64_t)s->offset_minutes * 60 - now;
-        return diff >= -600 && diff <= 600;
-    }
+    if (s->zone == LAR_ZONE_OFFSET) return is_now(written - (int64_t)s->offset_minutes * 60, now);
     int64_t diff = written - now;
     if (diff < -12 * 3600 - 150 || diff > 14 * 3600 + 150) return false;
     int64_t rest = ((diff % 900) + 900) % 900;
@@ -475,7 +476,7 @@ static bool shows_seconds(const lar_clock_stamp *s, int64_t written, int64_t now
 
 bool lar_clock_shows(const lar_clock_stamp *s, int64_t now_ms) {
     int64_t now = now_ms / 1000;
-    if (s->epoch_ms) return s->epoch_ms / 1000 >= now - 600 && s->epoch_ms / 1000 <= now + 600;
+    if (s->epoch_ms) return is_now(s->epoch_ms / 1000, now);
     if (!s->has_date || !s->has_time || s->year == 0) return false;
     int64_t hour = s->hour % 24;
     if (s->half == 1 && hour == 12) hour = 0;

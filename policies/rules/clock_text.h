@@ -48,8 +48,8 @@ size_t lar_clock_look_back(lar_slice t, size_t i);
 size_t lar_clock_skip_weekday(lar_slice t, size_t i);
 size_t lar_clock_skip_blanks(lar_slice t, size_t i);
 
-/* True if the stamp may show `now_ms` (UTC): within 10 minutes where the zone is written; else at some
- * quarter-hour offset from -12 to +14 hours, within 2 minutes. */
+/* True if the stamp may show `now_ms` (UTC): from 10 minutes before it to 2 after it where the zone is written; else
+ * within 2 minutes at some quarter-hour offset from -12 to +14 hours. */
 bool lar_clock_shows(const lar_clock_stamp *s, int64_t now_ms);
 
 typedef struct lar_clock_span {

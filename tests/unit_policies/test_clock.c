@@ -201,8 +201,12 @@ static void test_shows_now(void **state) {
         bool shows;
     } rows[] = {
         {"now 2031-04-09T07:15:42Z", true},
-        {"now 2031-04-09T07:25:40Z", true},
-        {"now 2031-04-09T07:26:00Z", false},
+        {"now 2031-04-09T07:05:44Z", true}, /* kept for minutes */
+        {"now 2031-04-09T07:05:40Z", false},
+        {"now 2031-04-09T07:17:41Z", true}, /* a clock that is fast */
+        {"now 2031-04-09T07:17:44Z", false},
+        {"now 2031-04-09T07:25:40Z", false}, /* a time to come */
+        {"now 2031-04-09T15:25:40+08:00", false},
         {"now 2031-04-09T15:15:42+08:00", true},
         {"now 2031-04-09T15:15:42Z", false},
         {"now 2031-04-09 15:15:40", true},
@@ -219,6 +223,10 @@ static void test_shows_now(void **state) {
         {"ts=1933485342", true},
         {"ts=1933485342118", true},
         {"ts=1933398942", false},
+        {"ts=1933484750", true},
+        {"ts=1933485460", true},
+        {"ts=1933485642", false},
+        {"ts=1933485642118", false},
         {"now Wed Apr  9 15:15:42 CST 2031", true},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
