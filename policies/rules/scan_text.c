@@ -74,6 +74,13 @@ bool lar_scan_in_ticks(lar_slice t, size_t b, size_t e) {
     return inside;
 }
 
+/* "name=" in front of e: what a query begins with. */
+static bool query_begins(lar_slice t, size_t b, size_t e) {
+    size_t i = b;
+    while (i < e && (lar_scan_is_alnum(t.ptr[i]) || lar_scan_among(t.ptr[i], "_-.[]%"))) i++;
+    return i > b && i < e && t.ptr[i] == '=';
+}
+
 bool lar_scan_in_address(lar_slice t, size_t e) {
     enum { ADDRESS_REACH = 512 };
     size_t most = e > ADDRESS_REACH ? e - ADDRESS_REACH : 0;
@@ -81,6 +88,7 @@ bool lar_scan_in_address(lar_slice t, size_t e) {
         char c = t.ptr[b - 1];
         if ((unsigned char)c <= ' ' || c == '"' || c == '\'' || c == '<' || c == '>' || c == '`') return false;
         if (c == '/' && lar_scan_behind_text(t, b, "://")) return true;
+        if (c == '?' && query_begins(t, b, e)) return true;
     }
     return false;
 }

@@ -63,7 +63,8 @@ size_t lar_scan_sentence(lar_slice t, size_t b, size_t e);
 size_t lar_scan_line_before(lar_slice t, size_t e, size_t reach, size_t floor);
 /* Whether e lies in `code` of its line, which is read from b on: an odd number of ticks stands before it. */
 bool lar_scan_in_ticks(lar_slice t, size_t b, size_t e);
-/* Whether e lies in a web address, behind its "://": a part of it cannot be moved without breaking it. */
+/* Whether e lies in a web address, behind its "://" or in a query ("/events?ts=", also without a host): a part of it
+ * cannot be moved without breaking it. */
 bool lar_scan_in_address(lar_slice t, size_t e);
 /* "e.g.", a format, a default, a cut-off date: what follows shows a form, not a state. */
 bool lar_scan_speaks_of_example(const lar_scan_low_text *l);
