@@ -121,7 +121,7 @@ lar_error lar_lint_baseline_write(const char *path, const lar_lint_report *r, la
     lar_buf_init(&b, FILE_BYTES_MAX);
     lar_error e = text ? lar_buf_printf(&b, "%s\n", text) : LAR_NO_MEMORY;
     free(text);
-    if (!e) e = lar_lint_replace_file(path, lar_buf_slice(&b), d);
+    if (!e) e = lar_lint_replace_file(path, lar_buf_slice(&b), NULL, d);
     lar_buf_release(&b);
     return e;
 }

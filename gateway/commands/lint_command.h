@@ -128,8 +128,10 @@ LAR_MUST_USE lar_error lar_lint_sentence(const lar_lint_report *r, const lar_lin
 
 /* lint_fix.c */
 
-/* Writes `text` to `path` by way of a file beside it that takes its place: all of it or nothing. A link stays one. */
-LAR_MUST_USE lar_error lar_lint_replace_file(const char *path, lar_slice text, lar_diag *d);
+/* Writes `text` to `path` by way of a file beside it that takes its place: all of it or nothing. A link stays one.
+ * `read` (borrowed; NULL: whatever it holds): what the file held when it was read. IO, and the file stays, if it holds
+ * something else by now. */
+LAR_MUST_USE lar_error lar_lint_replace_file(const char *path, lar_slice text, const lar_slice *read, lar_diag *d);
 /* What differs, line by line, as a unified diff without context. */
 LAR_MUST_USE lar_error lar_lint_diff(const char *path, lar_slice before, lar_slice after, FILE *out);
 

@@ -1,7 +1,7 @@
 /* New bytes of a file: in its place, or as a diff.
  * Flow: lint_main.c -> here. One thread; blocks on files. Invariants: 1. the file holds the old bytes or the new
  * ones, never a part of either: they are written beside it, synced, and renamed. 2. its mode stays; a symbolic link
- * stays one; a pipe or a device is left alone.
+ * stays one; a pipe or a device is left alone. 3. what somebody else wrote into it since it was read stays.
  * Memory: none of its own. */
 #include <errno.h>
 #include <fcntl.h>
@@ -34,7 +34,23 @@ static void sync_folder(const char *path) {
     (void)close(fd);
 }
 
-lar_error lar_lint_replace_file(const char *path, lar_slice text, lar_diag *d) {
+/* Whether the file holds those bytes. Its time and size would say less: both may stay when an editor is quick. */
+static bool still_holds(const char *path, lar_slice read_before) {
+    char block[64 * 1024];
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    bool same = fd >= 0;
+    for (lar_slice rest = read_before; same;) {
+        ssize_t n = read(fd, block, sizeof block);
+        if (n < 0 && errno == EINTR) continue;
+        same = n >= 0 && (size_t)n <= rest.len && (n == 0 ? rest.len == 0 : memcmp(block, rest.ptr, (size_t)n) == 0);
+        if (n <= 0) break;
+        rest = lar_slice_of(rest.ptr + n, rest.len - (size_t)n);
+    }
+    if (fd >= 0) (void)close(fd);
+    return same;
+}
+
+lar_error lar_lint_replace_file(const char *path, lar_slice text, const lar_slice *read, lar_diag *d) {
     char full[PATH_MAX], beside[PATH_MAX + 16];
     struct stat st;
     bool there = realpath(path, full) != NULL;
@@ -51,6 +67,10 @@ lar_error lar_lint_replace_file(const char *path, lar_slice text, lar_diag *d) {
     bool good = write_all(fd, text) && fchmod(fd, mode) == 0 && fsync(fd) == 0;
     int why = errno;
     if (close(fd) != 0 && good) good = false, why = errno;
+    if (good && read && !still_holds(full, *read)) { /* last, so that little time is left behind it */
+        (void)unlink(beside);
+        return lar_fail(LAR_IO, d, "%s: not written: it changed while it was read; run the command again", path);
+    }
     if (good && rename(beside, full) != 0) good = false, why = errno;
     if (!good) {
         (void)unlink(beside);

@@ -104,7 +104,7 @@ static lar_error put_fixed(const linting *x, const char *name, const lar_lint_re
                                                                                                        : LAR_IO;
     if (!r->fixes) return LAR_OK;
     if (x->args.fix == LAR_LINT_FIX_DIFF) return lar_lint_diff(name, r->original, fixed, stdout);
-    lar_error e = lar_lint_replace_file(name, fixed, d);
+    lar_error e = lar_lint_replace_file(name, fixed, &r->original, d);
     if (!e) (void)fprintf(stderr, "larder lint: %s: %u requests mended\n", name, (unsigned)r->fixes);
     return e;
 }
