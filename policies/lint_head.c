@@ -1,10 +1,11 @@
 /* The head of a request against that of its predecessor: LR003, LR004, LR010 and LR107.
  * Flow: lint.c -> here, only where something differs -> lint_sight.c.
  * Never blocks; memory from the request's arena. Invariant: what a volatile span or a form of text explains is no
- * LR107: texts are compared by their norms, tools by what they mean. */
+ * LR107: texts are compared by their norms, tools by what they mean. Nor is a presigned address: LR105 tells of it. */
+#include "policies/checks_text.h"
 #include "policies/lint_state.h"
 
-enum { STRETCH_BEFORE = 24, STRETCH_BYTES = 96 };
+enum { STRETCH_BEFORE = 24, STRETCH_BYTES = 96, SIGNED_MAX = 16 };
 
 static bool inside_character(lar_slice s, size_t i) { return i < s.len && ((unsigned char)s.ptr[i] & 0xC0) == 0x80; }
 
@@ -23,6 +24,35 @@ size_t lar_lint_stretch(lar_slice a, lar_slice b, lar_slice *of_a, lar_slice *of
     *of_a = stretch(a, i);
     *of_b = stretch(b, i);
     return i;
+}
+
+/* Where the presigned address ends that `at` lies in; 0 if it lies in none. */
+static size_t signed_end(lar_slice s, size_t at) {
+    lar_check_span span = {0, 0};
+    while (lar_check_presigned(s, span.end, &span) && span.start <= at) {
+        if (at < span.end) return span.end;
+    }
+    return 0;
+}
+
+/* The first difference of two texts that no presigned address explains, of the first SIGNED_MAX; false: none. */
+typedef struct difference {
+    size_t at, at_before;
+    lar_slice value, value_before;
+} difference;
+static bool first_difference(lar_slice now, lar_slice before, difference *out) {
+    size_t a = 0, b = 0;
+    for (uint32_t turn = 0; turn < SIGNED_MAX; turn++) {
+        lar_slice x = lar_slice_of(now.ptr + a, now.len - a), y = lar_slice_of(before.ptr + b, before.len - b);
+        if (lar_slice_eq(x, y)) return false;
+        size_t n = lar_lint_stretch(x, y, &out->value, &out->value_before);
+        out->at = a + n;
+        out->at_before = b + n;
+        a = signed_end(now, out->at);
+        b = signed_end(before, out->at_before);
+        if (!a || !b) break;
+    }
+    return true;
 }
 
 static lar_hash key_of(const char *rule, lar_hash more) { return lar_hash_chain(more, lar_slice_cstr(rule)); }
@@ -98,11 +128,11 @@ static lar_error tool_order(lar_lint_run *run, uint32_t at) {
     return e ? e : see_pair(run, &seen, &p);
 }
 
-static void stretch_tools(const lar_lint_run *run, pair *p) {
-    size_t at = lar_lint_stretch(lar_json_raw(run->json, p->now), lar_json_raw(&run->before_json, p->before), &p->value,
-                                 &p->value_before);
-    p->at = run->json->nodes[p->now].start + (uint32_t)at;
-    p->at_before = run->before_json.nodes[p->before].start + (uint32_t)at;
+static void point_at(const lar_lint_run *run, const difference *d, pair *p) {
+    p->value = d->value;
+    p->value_before = d->value_before;
+    p->at = run->json->nodes[p->now].start + (uint32_t)d->at;
+    p->at_before = run->before_json.nodes[p->before].start + (uint32_t)d->at_before;
 }
 
 static lar_error tool_form(lar_lint_run *run, const lar_lint_tool *now, const lar_lint_tool *before) {
@@ -113,7 +143,10 @@ static lar_error tool_form(lar_lint_run *run, const lar_lint_tool *now, const la
         .advice =
             LAR_SLICE("Print a tool's schema with its members in one order, or let larder send it as first seen.")};
     pair p = {.now = now->node, .before = before->node};
-    stretch_tools(run, &p);
+    difference d;
+    d.at = d.at_before = lar_lint_stretch(lar_json_raw(run->json, p.now), lar_json_raw(&run->before_json, p.before),
+                                          &d.value, &d.value_before);
+    point_at(run, &d, &p);
     seen.label = name_of(run->json, now->node);
     seen.key = key_of("LR010", lar_hash_of(seen.label));
     return see_pair(run, &seen, &p);
@@ -125,7 +158,10 @@ static lar_error tool_change(lar_lint_run *run, const lar_lint_tool *now, const 
                           .what = LAR_SLICE("a tool's definition, without a class that would explain it"),
                           .advice = LAR_SLICE("Send the same definition of a tool in every request.")};
     pair p = {.now = now->node, .before = before->node};
-    stretch_tools(run, &p);
+    difference d;
+    lar_slice is = lar_json_raw(run->json, p.now), was = lar_json_raw(&run->before_json, p.before);
+    if (!first_difference(is, was, &d)) return LAR_OK;
+    point_at(run, &d, &p);
     seen.label = name_of(run->json, now->node);
     seen.key = key_of("LR107 tool", lar_hash_of(seen.label));
     return see_pair(run, &seen, &p);
@@ -183,15 +219,16 @@ static lar_error text_change(lar_lint_run *run, const lar_lint_text *now, const 
     if (!e) e = lar_text_read(&a, run->json, now->node, run->arena);
     if (!e) e = lar_text_read(&b, &run->before_json, before->node, run->arena);
     if (e) return e;
+    difference d;
+    if (!first_difference(a.text, b.text, &d)) return LAR_OK;
     lar_lint_seen seen = {.rule = LAR_RULE_LR107,
                           .severity = LAR_SEVERITY_WARNING,
                           .what = LAR_SLICE("a system text, without a class that would explain it"),
                           .advice = LAR_SLICE(
                               "Keep the system text constant; put what changes into the newest user message.")};
-    pair p = {.now = now->node, .before = before->node};
-    size_t at = lar_lint_stretch(a.text, b.text, &p.value, &p.value_before);
-    p.at = lar_text_body_offset(&a, (uint32_t)at);
-    p.at_before = lar_text_body_offset(&b, (uint32_t)at);
+    pair p = {.now = now->node, .before = before->node, .value = d.value, .value_before = d.value_before};
+    p.at = lar_text_body_offset(&a, (uint32_t)d.at);
+    p.at_before = lar_text_body_offset(&b, (uint32_t)d.at_before);
     seen.key = key_of("LR107", lar_hash_of(LAR_SLICE("system")));
     return see_pair(run, &seen, &p);
 }
