@@ -9,22 +9,21 @@
 
 enum { VALUE_BYTES_MAX = 64 * 1024 };
 
-/* The scope: what the caller says, the model, and the body's own session hints. */
-static lar_hash read_scope(const lar_canon *c) {
-    static const lar_member hints[] = {LAR_MEMBER_PROMPT_CACHE_KEY, LAR_MEMBER_USER, LAR_MEMBER_SAFETY_IDENTIFIER,
-                                       LAR_MEMBER_CACHE_SALT};
-    const lar_json *j = c->json;
+static lar_hash add_hint(const lar_canon *c, lar_hash h, const char *name, uint32_t node) {
+    if (node == LAR_JSON_NONE) return h;
+    return lar_hash_chain(lar_hash_chain(h, lar_slice_cstr(name)), lar_json_raw(c->json, node));
+}
+
+/* The scopes (docs/design/0009). Wide: what the caller says, the model, and a salt, by which a client asks for a cache
+ * of its own. Narrow: the body's session hints as well. */
+static void read_scopes(lar_canon *c) {
+    static const lar_member hints[] = {LAR_MEMBER_PROMPT_CACHE_KEY, LAR_MEMBER_USER, LAR_MEMBER_SAFETY_IDENTIFIER};
     const uint32_t *members = c->view->members;
-    lar_hash h = lar_hash_chain(c->in->scope, lar_json_raw(j, c->view->model));
-    for (uint32_t i = 0; i < sizeof hints / sizeof *hints; i++) {
-        uint32_t node = members[hints[i]];
-        if (node != LAR_JSON_NONE)
-            h = lar_hash_chain(lar_hash_chain(h, lar_slice_cstr(lar_member_name(hints[i]))), lar_json_raw(j, node));
-    }
-    uint32_t user = lar_json_get(j, members[LAR_MEMBER_METADATA], "user_id");
-    if (user != LAR_JSON_NONE)
-        h = lar_hash_chain(lar_hash_chain(h, LAR_SLICE("metadata.user_id")), lar_json_raw(j, user));
-    return h;
+    lar_hash h = lar_hash_chain(c->in->scope, lar_json_raw(c->json, c->view->model));
+    c->wide = h = add_hint(c, h, lar_member_name(LAR_MEMBER_CACHE_SALT), members[LAR_MEMBER_CACHE_SALT]);
+    for (uint32_t i = 0; i < sizeof hints / sizeof *hints; i++)
+        h = add_hint(c, h, lar_member_name(hints[i]), members[hints[i]]);
+    c->scope = add_hint(c, h, "metadata.user_id", lar_json_get(c->json, members[LAR_MEMBER_METADATA], "user_id"));
 }
 
 static bool is_read(lar_protocol p) { return p != LAR_PROTOCOL_NONE && p != LAR_PROTOCOL_EMBEDDINGS; }
@@ -73,7 +72,8 @@ lar_error lar_canon_run(const lar_canon_in *in, lar_arena *arena, lar_canon_out 
     c->clocks = LAR_CLOCK_BUDGET;
     c->work_left = LAR_CANON_WORK_MAX;
     c->form_edits_left = LAR_CANON_FORM_EDITS_MAX;
-    c->scope = out->scope = read_scope(c);
+    read_scopes(c);
+    out->scope = c->scope;
     out->texts = in->texts;
     lar_buf_init(&c->value, VALUE_BYTES_MAX);
     lar_json_forms_init(&c->forms, arena);

@@ -120,10 +120,10 @@ typedef struct lar_canon_out {
     uint32_t cut_count;
     uint64_t prompt_bytes, known_bytes;  /* of tools, system and messages as sent: all of it, and the part known */
     uint32_t recall_hits, recall_misses; /* look-ups in memory that found something, and that did not */
-    lar_hash scope;                    /* of all keys: that of `in`, the model, the body's session hints */
-    lar_hash context;                  /* what the conversation means up to the last message that is not the model's */
-    const lar_memory_ops *texts;       /* as it was in `in` */
-    lar_canon_put *puts;               /* what lar_canon_commit stores */
+    lar_hash scope;              /* of conversations: that of `in`, the model, the body's session hints */
+    lar_hash context;            /* what the conversation means up to the last message that is not the model's */
+    const lar_memory_ops *texts; /* as it was in `in` */
+    lar_canon_put *puts;         /* what lar_canon_commit stores */
     uint32_t put_count;
 } lar_canon_out;
 

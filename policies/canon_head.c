@@ -17,6 +17,18 @@ static void next_block(lar_slice t, size_t at, size_t *start, size_t *end) {
     *end = p ? (size_t)(p - t.ptr) : SIZE_MAX;
 }
 
+/* A path that its key has named before in this text, or one below it: the root of a tree of files. */
+static bool is_again(const lar_canon *c, const lar_canon_unit *u, const lar_volatile_span *s) {
+    const char *text = u->text.text.ptr;
+    for (uint32_t k = u->span_first; k < c->span_count && s->class_id == LAR_VOLATILE_PATH; k++) {
+        const lar_volatile_span *root = &c->spans[k];
+        lar_slice value = lar_slice_of(text + s->start, s->end - s->start);
+        lar_slice named = lar_slice_of(text + root->start, root->end - root->start);
+        if (root->class_id == LAR_VOLATILE_PATH && root->key_word && lar_slice_starts(value, named)) return true;
+    }
+    return false;
+}
+
 lar_error lar_canon_unit_scan(lar_canon *c, lar_canon_unit *u, bool keyed, lar_clock_budget *budget) {
     u->span_first = c->span_count;
     u->span_count = 0;
@@ -35,7 +47,8 @@ lar_error lar_canon_unit_scan(lar_canon *c, lar_canon_unit *u, bool keyed, lar_c
         const lar_volatile_span *s = &found[i];
         bool inside = s->start >= u->form.begin && s->end <= u->form.end;
         while (block_end < s->start) next_block(u->text.text, block_end, &block, &block_end);
-        if (!s->example && inside && s->start < block && (s->key_word || !keyed)) c->spans[c->span_count++] = *s;
+        bool known = s->key_word || !keyed || is_again(c, u, s);
+        if (!s->example && inside && s->start < block && known) c->spans[c->span_count++] = *s;
     }
     u->span_count = c->span_count - u->span_first;
     return LAR_OK;

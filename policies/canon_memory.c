@@ -1,8 +1,8 @@
 /* Keys and small values of the rules' memory; lists of findings and puts that grow in the arena.
  * Called by every stage of canon; one request at a time; get returns at once, put is only noted here and
- * done by lar_canon_commit. Invariants: 1. every key holds the scope, so no tenant reads another's.
- * 2. every value's first byte is its version, its last eight are a sum: what was damaged is not there.
- * Not here: what the values mean. */
+ * done by lar_canon_commit. Invariants: 1. every key holds a scope, so no tenant reads another's, and no session what
+ * another one said. 2. every value's first byte is its version, its last eight are a sum: what was damaged is not
+ * there. Not here: what the values mean. */
 #include "policies/canon_state.h"
 
 enum { SUM_BYTES = 8 };
@@ -30,10 +30,16 @@ bool lar_memory_get(const lar_memory_ops *m, const lar_hash *key, lar_buf *out) 
     return memcmp(out->ptr + out->len, &sum, SUM_BYTES) == 0;
 }
 
+/* Evidence, forms of heads, orders of tools: hashes and orders, for all sessions. The rest is a conversation's. */
+static bool is_wide(char kind) {
+    static const char kinds[] = {'T', 'L', 'K', 'R', 'B', 'O', 'Q', 'k'};
+    return memchr(kinds, kind, sizeof kinds) != NULL;
+}
+
 static lar_hash key_of(const lar_canon *c, char kind, lar_hash what) {
     char bytes[33];
     bytes[0] = kind;
-    memcpy(bytes + 1, c->scope.bytes, 16);
+    memcpy(bytes + 1, is_wide(kind) ? c->wide.bytes : c->scope.bytes, 16);
     memcpy(bytes + 17, what.bytes, 16);
     return lar_hash_of(lar_slice_of(bytes, sizeof bytes));
 }

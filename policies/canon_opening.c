@@ -3,8 +3,13 @@
  * One request at a time; memory from the arena; never blocks.
  * Invariants: 1. a message in which nothing was found is memoised and never decoded again. 2. where the opening ends
  * depends on it and what stands before it only: a conversation that grows keeps it. 3. only what has a label counts;
- * the words of a user are not searched for more. */
+ * the words of a user are not searched for more. 4. but for a clock, a value is left alone unless it stands in an
+ * agent's preamble with enough text behind it: out of a user's short message nothing would be won. */
 #include "policies/canon_state.h"
+
+/* Text behind a value that is worth sharing: a step of OpenAI's cache (128 tokens), two of DeepSeek's units (64), 8
+ * blocks of vLLM (16), at 4 bytes a token. */
+enum { KEPT_BYTES_MIN = 512, PREAMBLE_VALUES_MIN = 2 };
 
 static void find_end(lar_canon *c) {
     const lar_request_view *v = c->view;
@@ -47,6 +52,61 @@ static lar_error read_segment(lar_canon *c, uint32_t i) {
     return e;
 }
 
+/* -- what may move -------------------------------------------------------------------------------------- */
+
+static bool is_last_text(const lar_canon *c, const lar_canon_unit *u) {
+    if (u->segment + 1 < c->opening_end) return false;
+    return u->part == LAR_JSON_NONE ||
+           lar_json_after(c->json, c->view->segments[u->segment].content, u->part) == LAR_JSON_NONE;
+}
+
+/* Text that stands in front of another one, or that says more than one thing of where and when an agent runs: not the
+ * words of somebody who names one id. */
+static bool is_preamble(const lar_canon *c, const lar_canon_unit *u) {
+    uint32_t values = 0;
+    for (uint32_t i = u->span_first; i < u->span_first + u->span_count; i++) {
+        lar_rule r = lar_canon_rule_of(c->spans[i].class_id);
+        bool environment = r == LAR_RULE_LR001 || r == LAR_RULE_LR005 || r == LAR_RULE_LR009;
+        values += environment && c->spans[i].key_word;
+    }
+    return values >= PREAMBLE_VALUES_MIN || !is_last_text(c, u);
+}
+
+/* Bit i: spans[i] may move. A clock only ever does if it shows now or ticks in its conversation (canon_evidence.c):
+ * then all of the conversation stands behind it. Counted without the values, so that none decides by its length. */
+static uint64_t movable(const lar_canon *c, uint32_t first) {
+    uint32_t end = c->json->nodes[c->view->segments[c->opening_end - 1].node].end, values = 0;
+    uint64_t mask = 0;
+    for (uint32_t k = c->unit_count; k-- > first;) {
+        const lar_canon_unit *u = &c->units[k];
+        bool preamble = is_preamble(c, u);
+        for (uint32_t i = u->span_first + u->span_count; i-- > u->span_first;) {
+            const lar_volatile_span *s = &c->spans[i];
+            bool clock = lar_volatile_row_of(s->class_id)->evidence == LAR_EVIDENCE_NOW;
+            uint32_t from = lar_text_body_offset(&u->text, s->start), to = lar_text_body_offset(&u->text, s->end);
+            if (clock || (preamble && end - to - values >= KEPT_BYTES_MIN)) mask |= 1ull << i;
+            values += to - from;
+        }
+    }
+    return mask;
+}
+
+/* Leaves the spans that may move; a unit without any stays in its place. */
+static void drop_others(lar_canon *c, uint32_t first) {
+    uint64_t mask = movable(c, first);
+    uint32_t kept = c->units[first].span_first;
+    for (uint32_t k = first; k < c->unit_count; k++) {
+        lar_canon_unit *u = &c->units[k];
+        uint32_t from = u->span_first, to = from + u->span_count;
+        u->span_first = kept;
+        for (uint32_t i = from; i < to; i++) {
+            if (mask >> i & 1) c->spans[kept++] = c->spans[i];
+        }
+        u->span_count = kept - u->span_first;
+    }
+    c->span_count = kept;
+}
+
 lar_error lar_canon_opening_read(lar_canon *c) {
     find_end(c);
     uint32_t first = c->unit_count;
@@ -55,6 +115,7 @@ lar_error lar_canon_opening_read(lar_canon *c) {
         if (e) return e;
     }
     if (c->unit_count == first) return LAR_OK;
+    drop_others(c, first);
     lar_hash shape = lar_hash_join(c->hash_template, lar_hash_of(LAR_SLICE("opening")));
     for (uint32_t i = c->head_count, u = first; i < c->opening_end; i++) {
         if (u == c->unit_count || c->units[u].segment != i) shape = lar_hash_join(shape, c->segments[i].norm);

@@ -92,8 +92,9 @@ typedef struct lar_canon {
     const lar_json *json;
     lar_arena *arena;
     lar_canon_out *out;
-    lar_buf value; /* the last value got from memory */
-    lar_hash scope;
+    lar_buf value;          /* the last value got from memory */
+    lar_hash scope;         /* of the caller's conversations: with the session hints of the body */
+    lar_hash wide;          /* of evidence and forms, which are hashes and orders alone: without them */
     lar_hash hash_template; /* the head with all spans masked */
     lar_hash tools_set;     /* the tools in any order, their spans masked */
     lar_hash tools_norm, tools_exact;

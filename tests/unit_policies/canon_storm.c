@@ -40,6 +40,7 @@ typedef struct world {
     lar_protocol protocol;
     place where[VALUE_COUNT];
     bool parts, tool_order, member_order, lines, user_blanks, billing, alike, damage;
+    bool tree, keys; /* a long opening; a prompt_cache_key for each conversation */
     uint32_t clock, requests;
     int64_t start_ms;
 } world;
@@ -164,7 +165,9 @@ static void add_user(lar_buf *b, world *w, const conversation *c, uint32_t i, ch
     if (i == 0) {
         add(b, "This is the set-up.\\n");
         add_values(b, w, PLACE_OPENING, values);
+        for (int k = 0; k < 12 && w->tree; k++) add(b, "src/parser.c\\nsrc/parser.h\\nsrc/scan.c\\nsrc/scan.h\\n");
         add(b, "That was it.\\n");
+        if (parts && !w->user_blanks) add(b, "\"},{\"type\":\""), add(b, type), add(b, "\",\"text\":\"");
     }
     snprintf(line, sizeof line, "Question %u about theme %u.", c->m[i].words, w->alike ? c->agent : c->id);
     add(b, line);
@@ -211,6 +214,11 @@ static void add_body(lar_buf *b, world *w, const conversation *c, char values[VA
     }
     add(b, "]");
     add_tools(b, w, c, values);
+    if (w->keys) {
+        char key[64];
+        snprintf(key, sizeof key, ",\"prompt_cache_key\":\"k%u\"", c->id);
+        add(b, key);
+    }
     add(b, ",\"seed\":9007199254740993}");
 }
 
@@ -402,6 +410,8 @@ static void make_world(world *w, uint64_t seed) {
     w->billing = chance(&w->r, 4);
     w->alike = chance(&w->r, 6);
     w->damage = chance(&w->r, 5);
+    w->tree = !chance(&w->r, 4);
+    w->keys = chance(&w->r, 3);
     w->clock = pick(&w->r, 86400);
 }
 

@@ -432,6 +432,10 @@ static void test_other_protocols(void **state) {
     harness_release(&h);
 }
 
+#define SALTED(field, value, system, rest)                                                                             \
+    "{\"model\":\"m\",\"" field "\":\"" value "\",\"messages\":[{\"role\":\"system\",\"content\":\"" system            \
+    "\"}," rest "]}"
+
 static void test_scopes_are_apart(void **state) {
     (void)state;
     harness h;
@@ -440,10 +444,37 @@ static void test_scopes_are_apart(void **state) {
     h.scope = lar_hash_of(LAR_SLICE("another tenant"));
     same(&h, CHAT(AT("15:50"), USER("a")));
     h.scope = lar_hash_of(LAR_SLICE("tenant"));
-    same(&h, "{\"model\":\"m\",\"user\":\"u2\",\"messages\":[{\"role\":\"system\",\"content\":\"" AT(
-                 "15:51") "\"}," USER("a") "]}");
+    same(&h, SALTED("cache_salt", "s", AT("15:51"), USER("a")));
     same(&h, "{\"model\":\"n\",\"messages\":[{\"role\":\"system\",\"content\":\"" AT("15:52") "\"}," USER("a") "]}");
     expect(&h, CHAT(AT("15:53"), USER("a")), CHAT(MOVED, USER("a" FACT("15:53"))));
+    harness_release(&h);
+}
+
+/* Sessions and users of one tenant share what was learnt of heads and tools, but no conversation. */
+static void test_sessions_share_evidence(void **state) {
+    (void)state;
+    harness h;
+    harness_init(&h);
+#define AS(user, system, rest) SALTED("user", user, system, rest)
+#define KEYED(key, system, rest) SALTED("prompt_cache_key", key, system, rest)
+    same(&h, AS("ann", AT("15:42"), USER("a")));
+    expect(&h, AS("bob", AT("15:50"), USER("a")), AS("bob", MOVED, USER("a" FACT("15:50"))));
+    expect(&h, KEYED("k1", AT("15:51"), USER("a")), KEYED("k1", MOVED, USER("a" FACT("15:51"))));
+    assert_int_equal(h.out.segments_known, 0);
+    /* what bob was told is told to nobody else: the same conversation of another one is not known */
+    expect(&h, AS("cid", AT("15:52"), USER("a") "," ASSISTANT("b") "," USER("c")),
+           AS("cid", MOVED, USER("a") "," ASSISTANT("b") "," USER("c" FACT("15:52"))));
+    assert_int_equal(h.out.segments_known, 0);
+    expect(&h, AS("bob", AT("15:53"), USER("a") "," ASSISTANT("b") "," USER("c")),
+           AS("bob", MOVED, USER("a" FACT("15:50")) "," ASSISTANT("b") "," USER("c" FACT("15:53"))));
+    assert_int_equal(h.out.segments_known, 2);
+    /* forms of heads, orders of tools */
+    same(&h, AS("ann", "One\\nTwo", USER("a")));
+    expect(&h, AS("bob", "One\\r\\nTwo", USER("a")), AS("bob", "One\\nTwo", USER("a")));
+#define WITH_TOOLS(user, tools)                                                                                        \
+    "{\"model\":\"m\",\"user\":\"" user "\",\"tools\":[" tools "],\"messages\":[" USER("a") "]}"
+    same(&h, WITH_TOOLS("ann", TOOL("b") "," TOOL("a")));
+    expect(&h, WITH_TOOLS("bob", TOOL("a") "," TOOL("b")), WITH_TOOLS("bob", TOOL("b") "," TOOL("a")));
     harness_release(&h);
 }
 
@@ -709,6 +740,7 @@ int main(void) {
                                        cmocka_unit_test(test_many_line_ends),
                                        cmocka_unit_test(test_other_protocols),
                                        cmocka_unit_test(test_scopes_are_apart),
+                                       cmocka_unit_test(test_sessions_share_evidence),
                                        cmocka_unit_test(test_report_mode),
                                        cmocka_unit_test(test_twice_is_once),
                                        cmocka_unit_test(test_prefix_prediction),

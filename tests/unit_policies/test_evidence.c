@@ -238,7 +238,10 @@ static void test_tools_in_any_order(void **state) {
     harness_release(&h);
 }
 
-#define CONTEXT(dir) "Set-up.\\n- Working directory: " dir "\\n- Files:\\na.c\\n"
+/* What an agent tells of its folder: enough behind a value that moving it is worth something. */
+#define FILES60 "src/parser.c\\nsrc/parser.h\\nsrc/scan.c\\nsrc/scan.h\\ntests/x.c\\n"
+#define FILES FILES60 FILES60 FILES60 FILES60 FILES60 FILES60 FILES60 FILES60 FILES60
+#define CONTEXT(dir) "Set-up.\\n- Today's date: 2024-05-15\\n- Working directory: " dir "\\n- Files:\\n" FILES
 
 /* The message an agent opens with: by all that stands before the value, for the question makes each text another. */
 static void test_openings(void **state) {
@@ -275,8 +278,8 @@ static void test_openings_in_several_messages(void **state) {
     harness_init(&h);
 #define CODEX(dir, question, block)                                                                                    \
     "{\"model\":\"m\",\"instructions\":\"You.\",\"input\":[{\"type\":\"message\",\"role\":\"user\",\"content\":[{"     \
-    "\"type\":\"input_text\",\"text\":\"<cwd>" dir                                                                     \
-    "</cwd>\"}]},{\"type\":\"message\",\"role\":\"user\",\"content\":[{\"type\":\"input_text\",\"text\":\"" question   \
+    "\"type\":\"input_text\",\"text\":\"<cwd>" dir "</cwd>" FILES                                                      \
+    "\"}]},{\"type\":\"message\",\"role\":\"user\",\"content\":[{\"type\":\"input_text\",\"text\":\"" question         \
     "\"}" block "]}]}"
 #define PART(text) ",{\"type\":\"input_text\",\"text\":\"" text "\"}"
     const lar_protocol p = LAR_PROTOCOL_RESPONSES;
@@ -285,6 +288,67 @@ static void test_openings_in_several_messages(void **state) {
     assert_int_equal(h.out.segments_known, 1);
     expect_as(&h, p, CODEX("/tmp/c3", "three", ""), CODEX(POINTER, "three", PART(OPEN "cwd: /tmp/c3\\n" CLOSE)));
     assert_int_equal(h.out.segments_known, 2);
+    harness_release(&h);
+}
+
+/* Out of a user's own words nothing moves but clocks, however often its place was seen to vary. */
+static void test_own_words_stay(void **state) {
+    (void)state;
+    harness h;
+    harness_init(&h);
+    static const char *const forms[] = {
+        CHAT("You.", USER("User ID: 700000%d\\nDelete this user.")),
+        CHAT("You.", USER("Request ID: req_9fK2aa%d\\nDelete this request.")),
+        CHAT("You.", USER("User ID: 700000%d, session_id: sess_9fK2aa1%d\\n" FILES "Delete them.")),
+        CHAT("You.", USER("Working directory: /srv/w%d\\n" FILES "Delete them.")),
+        CHAT("You.", USER("Working directory: /srv/w%d\\nCurrent branch: x%d\\nDelete both.")),
+        CHAT("You.", USER("Step 1%d of 20 fails.") "," USER("Delete it."))};
+    for (size_t k = 0; k < sizeof forms / sizeof *forms; k++) {
+        for (int i = 0; i < 4; i++) {
+            char body[2048];
+            (void)snprintf(body, sizeof body, forms[k], i, i);
+            same(&h, body);
+            assert_int_equal(h.out.rules_seen, 0);
+        }
+    }
+    harness_release(&h);
+}
+
+/* From 512 bytes behind the value on: up to the end of the opening's last message, the values themselves left out. */
+static void test_enough_behind(void **state) {
+    (void)state;
+    for (int k = 0; k < 4; k++) {
+        harness h;
+        harness_init(&h);
+        char got[4096], body[2048];
+        for (int i = 0; i < 2; i++) {
+            (void)snprintf(body, sizeof body, CHAT("You.", USER("Working directory: /srv/w%d%s\\n%0*d") "," USER("Go")),
+                           i, k < 2 ? "" : "/and/a/longer/one", 512 - (int)strlen("\\n\"}," USER("Go")) - (k & 1), 7);
+            sent(&h, got, sizeof got, body);
+        }
+        assert_int_equal(strstr(got, POINTER) != NULL, !(k & 1));
+        harness_release(&h);
+    }
+}
+
+/* As some agents open: date, folders and a tree whose root is named again, then the model's consent. The root moves
+ * with its folder, so that the tree is shared. */
+static void test_tree_in_an_opening(void **state) {
+    (void)state;
+    harness h;
+    harness_init(&h);
+#define TREE(dir, root)                                                                                                \
+    "Context for our chat.\\nToday's date is Thursday, May 16, 2024.\\nMy operating system is: linux\\nI'm currently " \
+    "working in the directory: " dir "\\nHere is its folder structure:\\n\\n" root "\\n" FILES
+#define AGREED(question) "," ASSISTANT("Got it.") "," USER(question)
+#define TWO "/srv/checkout-two"
+    same(&h, CHAT("You.", USER(TREE("/srv/checkout-one", "/srv/checkout-one/")) AGREED("Fix it.")));
+    for (int i = 0; i < 3; i++)
+        expect(&h, CHAT("You.", USER(TREE(TWO, TWO "/")) AGREED("Fix it.")),
+               CHAT("You.",
+                    USER(TREE(POINTER, POINTER)) AGREED("Fix it." OPEN "working in the directory: " TWO
+                                                        "\\nValue: " TWO "/\\n" CLOSE)));
+    assert_true(fired(&h, LAR_RULE_LR009));
     harness_release(&h);
 }
 
@@ -435,10 +499,10 @@ static void test_blocks_are_not_searched(void **state) {
     (void)state;
     harness h;
     harness_init(&h);
-    char one[2048], two[2048];
+    char one[4096], two[4096];
     sent(&h, one, sizeof one, CHAT("You.", USER(CONTEXT("/tmp/a1") "Question 1")));
     for (int k = 0; k < 3; k++) {
-        char body[1024];
+        char body[2048];
         (void)snprintf(body, sizeof body, CHAT("You.", USER(CONTEXT("/tmp/b%d") "Question 2")), k);
         sent(&h, one, sizeof one, body);
         assert_string_not_equal(one, body);
@@ -481,6 +545,9 @@ int main(void) {
                                        cmocka_unit_test(test_tools_in_any_order),
                                        cmocka_unit_test(test_openings),
                                        cmocka_unit_test(test_openings_in_several_messages),
+                                       cmocka_unit_test(test_own_words_stay),
+                                       cmocka_unit_test(test_enough_behind),
+                                       cmocka_unit_test(test_tree_in_an_opening),
                                        cmocka_unit_test(test_clocks_in_openings),
                                        cmocka_unit_test(test_sessions_are_apart),
                                        cmocka_unit_test(test_evidence_holds_no_values),

@@ -154,7 +154,10 @@ static void print_one(lar_buf *out, const conversation *c, uint32_t i, const bre
     switch (m->role) {
     case 'u':
         add(out, ",{\"role\":\"user\",\"content\":\"");
-        if (i == 0 && k->extra == EXTRA_OPENING_PATH) add(out, k->value);
+        if (i == 0 && k->extra == EXTRA_OPENING_PATH) {
+            add(out, k->value);
+            for (int f = 0; f < 16; f++) add(out, "src/parser.c\\nsrc/parser.h\\nsrc/scan.c\\n");
+        }
         assert_int_equal(lar_buf_printf(out, "%s, part %u.", openers[m->words % 4], m->words), LAR_OK);
         if (k->user_blanks && (m->blank || pick(r, 2))) add(out, "\\n");
         add(out, "\"}");
@@ -189,7 +192,7 @@ static void make_value(breakage *k, const conversation *c, uint32_t request) {
                                                    "Working directory: /srv/work_%u\\n",
                                                    "session_id: 5e55%04x-77de-4e10-9a53-aabbccddeeff\\n",
                                                    "Working directory: /srv/work_%u\\n",
-                                                   "This is the set-up.\\nWorking directory: /srv/work_%u\\n"};
+                                                   "Today's date: 2024-05-15\\nWorking directory: /srv/work_%u\\n"};
     uint32_t n = k->extra == EXTRA_REQUEST_ID ? request * 7919 & 0xFFFF
                  : k->extra == EXTRA_COUNTER  ? c->calls + 1
                                               : c->constant % 5;
