@@ -17,7 +17,8 @@ static const char usage[] =
     "  --legacy       GGUF: attn_kv_b whole, as files had it before attn_k_b and attn_v_b\n"
     "  --no-yarn      plain rope\n"
     "  --NAME N       one number of the shape: layers dense-layers hidden heads q-rank kv-rank nope rope v-dim dense-ff\n"
-    "                 expert-ff experts experts-used shared groups groups-used vocab context yarn-original seed\n";
+    "                 expert-ff experts experts-used shared groups groups-used vocab context yarn-original seed\n"
+    "llama.cpp takes a model without q-rank only if it has 26 or 27 layers.\n";
 
 static bool set_number(model_shape *s, const char *name, const char *text) {
     const struct {
