@@ -160,9 +160,10 @@ typedef struct foreign_type {
     const char *name;
 } foreign_type;
 static const foreign_type foreign_types[] = {
-    {3, "Q4_1"},     {9, "Q8_1"},   {10, "Q2_K"},  {11, "Q3_K"},  {15, "Q8_K"},  {16, "IQ2_XXS"}, {17, "IQ2_XS"},
-    {18, "IQ3_XXS"}, {19, "IQ1_S"}, {21, "IQ3_S"}, {22, "IQ2_S"}, {24, "I8"},    {25, "I16"},     {26, "I32"},
-    {27, "I64"},     {28, "F64"},   {29, "IQ1_M"}, {34, "TQ1_0"}, {35, "TQ2_0"}, {39, "MXFP4"},   {40, "NVFP4"},   {41, "Q1_0"}, {42, "Q2_0"},
+    {3, "Q4_1"},    {9, "Q8_1"},     {10, "Q2_K"},  {11, "Q3_K"},  {15, "Q8_K"},  {16, "IQ2_XXS"},
+    {17, "IQ2_XS"}, {18, "IQ3_XXS"}, {19, "IQ1_S"}, {21, "IQ3_S"}, {22, "IQ2_S"}, {24, "I8"},
+    {25, "I16"},    {26, "I32"},     {27, "I64"},   {28, "F64"},   {29, "IQ1_M"}, {34, "TQ1_0"},
+    {35, "TQ2_0"},  {39, "MXFP4"},   {40, "NVFP4"}, {41, "Q1_0"},  {42, "Q2_0"},
 };
 
 static lar_error refuse_type(cursor *c, lar_slice name, uint32_t number) {
