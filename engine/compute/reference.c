@@ -8,21 +8,7 @@
 
 #include "base/ensure.h"
 #include "engine/compute/matmul.h"
-
-static uint32_t bits_of(float x) {
-    uint32_t u;
-    memcpy(&u, &x, sizeof u);
-    return u;
-}
-
-static float to_bf16(float x) {
-    uint32_t u = bits_of(x);
-    if (x != x) return x; /* the addition could carry a NaN into infinity */
-    u += 0x7fff + (u >> 16 & 1);
-    u &= 0xffff0000u;
-    memcpy(&x, &u, sizeof x);
-    return x;
-}
+#include "engine/compute/operations.h"
 
 static void round_int8(float *x, uint64_t n) {
     float max = 0;
@@ -33,7 +19,7 @@ static void round_int8(float *x, uint64_t n) {
 
 void lar_activations_round(lar_activations activations, float *x, uint64_t n) {
     if (activations == LAR_ACTIVATIONS_BF16)
-        for (uint64_t i = 0; i < n; i++) x[i] = to_bf16(x[i]);
+        for (uint64_t i = 0; i < n; i++) x[i] = lar_round_bf16(x[i]);
     if (activations == LAR_ACTIVATIONS_INT8)
         for (uint64_t i = 0; i < n; i += LAR_INT8_BLOCK)
             round_int8(x + i, n - i < LAR_INT8_BLOCK ? n - i : LAR_INT8_BLOCK);

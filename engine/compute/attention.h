@@ -1,0 +1,59 @@
+/* Multi-head latent attention over a sequence's latents, in its two forms.
+ *
+ * A token's row is its normed latent (rank) and its one rotated key (rope), for all heads together. Absorbed: queries
+ * are taken into latent space (W_UK^T q), so that a step reads only the rows; for few queries. Expanded: keys and
+ * values of each head are computed from the rows, a tile at a time, and used by many queries. Both are the same algebra
+ * (DeepSeek-V2, arXiv 2405.04434, 2.1.2). Softmax is the running one of flash attention, in tiles that begin at
+ * position 0, so that within one form an answer does not depend on how the queries came. */
+#ifndef LARDER_ENGINE_COMPUTE_ATTENTION_H
+#define LARDER_ENGINE_COMPUTE_ATTENTION_H
+
+#include "engine/compute/matmul.h"
+
+enum {
+    LAR_ATTENTION_TILE = 64, /* rows at a time: the page of a paged cache */
+    /* From so many queries of one sequence on, expanding is cheaper. Rows of 512 + 64 against heads of 192 + 128: the
+     * expansion costs rank * (nope + value) a key and head once, and saves 2 * rank + rope - (nope + rope + value) a
+     * query: about 170 queries by count of products. Measured for V2-Lite on CPUs: equal from 64 to 128
+     * (ik_llama.cpp PR 282). */
+    LAR_ATTENTION_EXPAND_FROM = 128,
+    LAR_ATTENTION_ABSORB_TOKENS = 128 /* queries at a time in the absorbed form; more are done in several goes */
+};
+
+/* Where rows come from, whatever form they are kept in. */
+typedef struct lar_latents {
+    const void *cache;
+    uint32_t layer;
+    /* Rows [first, first + count), count <= LAR_ATTENTION_TILE and all in one tile: (count, rank + rope), either where
+     * they are kept or decoded into `room`, which holds a tile. */
+    const float *(*rows)(const struct lar_latents *l, uint32_t first, uint32_t count, float *room);
+} lar_latents;
+
+typedef struct lar_attention_shape {
+    uint32_t heads, rank, nope, rope, value;
+    float scale;
+} lar_attention_shape;
+
+typedef struct lar_attention {
+    lar_attention_shape shape;
+    const lar_matrix *key_absorb; /* (heads) of (rank, nope): W_UK^T */
+    const lar_matrix *key_expand; /* (heads) of (nope, rank): W_UK */
+    const lar_matrix *value_up;   /* (heads) of (value, rank): W_UV */
+    lar_latents latents;
+    uint32_t first, tokens; /* queries at positions first, first + 1, ...; their rows are there already */
+    const float *query;     /* (tokens, heads, nope + rope), rotated */
+    float *out;             /* (tokens, heads, value) */
+    float *scratch;         /* of lar_attention_scratch() bytes */
+} lar_attention;
+
+typedef enum lar_attention_form {
+    LAR_ATTENTION_BY_LENGTH,
+    LAR_ATTENTION_ABSORBED,
+    LAR_ATTENTION_EXPANDED
+} lar_attention_form;
+
+/* For up to `tokens` queries in any form. */
+uint64_t lar_attention_scratch(const lar_attention_shape *s, uint32_t tokens);
+void lar_attend(const lar_attention *a, lar_attention_form form, const lar_run *run);
+
+#endif

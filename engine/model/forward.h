@@ -1,0 +1,48 @@
+/* The forward pass: token ids in, logits out, for one sequence or several at once. */
+#ifndef LARDER_ENGINE_MODEL_FORWARD_H
+#define LARDER_ENGINE_MODEL_FORWARD_H
+
+#include "engine/compute/scratch.h"
+#include "engine/model/latent_cache.h"
+#include "engine/model/weights.h"
+
+typedef struct lar_forward lar_forward;
+
+enum { LAR_FORWARD_TOKENS_MAX = 1 << 16 };
+
+typedef struct lar_forward_options {
+    uint32_t tokens_max; /* in one pass, all sequences together; 1 to LAR_FORWARD_TOKENS_MAX */
+    uint32_t logits_max; /* tokens of a pass whose logits are wanted; 1 to tokens_max */
+    struct lar_workers *workers;
+    lar_attention_form form; /* LAR_ATTENTION_BY_LENGTH but in tests */
+} lar_forward_options;
+
+/* The next tokens of one sequence. */
+typedef struct lar_forward_part {
+    lar_latent_cache *cache; /* holds the tokens before; grows by `count` */
+    const uint32_t *ids;
+    uint32_t count;
+    const uint32_t *wanted; /* (wanted_count) indices into ids whose logits are wanted, ascending */
+    uint32_t wanted_count;
+} lar_forward_part;
+
+/* Plans and takes all memory of later passes. `c` and `w` must live as long. NO_MEMORY, LIMIT. */
+LAR_MUST_USE lar_error lar_forward_new(const lar_model_config *c, const lar_weights *w, const lar_forward_options *o,
+                                       lar_forward **out, lar_diag *d);
+void lar_forward_free(lar_forward *f); /* NULL: nothing happens */
+
+/* Runs `count` parts of different sequences in one pass and writes the wanted logits, (wanted tokens, vocab), in the
+ * order of the parts. One pass at a time. INVALID: an id outside the vocabulary, more tokens or logits than planned;
+ * LIMIT: a cache, or the model's context, is full. After an error no sequence has changed. Allocates nothing. */
+LAR_MUST_USE lar_error lar_forward_run(lar_forward *f, const lar_forward_part *parts, uint32_t count, float *logits,
+                                       lar_diag *d);
+
+/* The plan: sizes, and each buffer with its lifetime, for people. */
+lar_scratch_report lar_forward_scratch(const lar_forward *f);
+
+/* Which experts layer `layer` chose for the tokens of the last pass, (tokens, used), for tests and statistics: called
+ * for each MoE layer while a pass runs. NULL: none. */
+typedef void (*lar_forward_watch)(void *context, uint32_t layer, const uint32_t *chosen, uint32_t tokens);
+void lar_forward_set_watch(lar_forward *f, lar_forward_watch watch, void *context);
+
+#endif

@@ -1,0 +1,52 @@
+/* A model's weights by their role, whatever the file calls them, every shape checked and every matrix prepared. */
+#ifndef LARDER_ENGINE_MODEL_WEIGHTS_H
+#define LARDER_ENGINE_MODEL_WEIGHTS_H
+
+#include "base/arena.h"
+#include "engine/compute/matmul.h"
+#include "engine/files/model_files.h"
+#include "engine/model/model_config.h"
+
+typedef struct lar_layer {
+    const float *attention_norm, *ffn_norm; /* (hidden) */
+    const float *query_norm;                /* (query_rank); NULL without one */
+    const float *latent_norm;               /* (rank) */
+    lar_matrix query_down;                  /* (query_rank, hidden); zero without one */
+    lar_matrix query;                       /* (heads * (nope + rope), query_rank or hidden) */
+    lar_matrix latent;                      /* (rank + rope, hidden) */
+    lar_matrix *key_absorb;                 /* (heads) of (rank, nope) */
+    lar_matrix *key_expand;                 /* (heads) of (nope, rank) */
+    lar_matrix *value_up;                   /* (heads) of (value, rank) */
+    lar_matrix output;                      /* (hidden, heads * value) */
+    lar_matrix router;                      /* (experts, hidden); zero in a dense layer */
+    const float *router_bias;               /* (experts); NULL without one */
+    lar_mlp *mlps;                          /* (mlp_count): the experts, or the dense layer's one */
+    uint32_t mlp_count;
+    lar_mlp shared; /* zero without shared experts */
+} lar_layer;
+
+typedef struct lar_weights {
+    lar_layer *layers;           /* (layers) */
+    const lar_tensor *embedding; /* (vocab, hidden) */
+    const float *final_norm;     /* (hidden) */
+    lar_matrix head;             /* (vocab, hidden) */
+    uint32_t layer_count, heads;
+    uint64_t packed_bytes; /* of all matrices together */
+    lar_arena arena;       /* what is not in the files: norms as floats, transposed parts of kv_b, the arrays above */
+} lar_weights;
+
+typedef struct lar_weights_options {
+    const lar_kernels *kernels;  /* types that they do not read are left to the reference */
+    lar_activations activations; /* of all products but the router's and those of attention in latent space, which are
+                                  * F32 always: rounding a latent flips near-ties of later routers */
+    void (*progress)(void *context, uint32_t done, uint32_t total); /* layers; NULL: none */
+    void *context;
+} lar_weights_options;
+
+/* The files must stay open as long as the weights. INVALID names the tensor that is missing or has another shape, with
+ * what was expected and what was found; NO_MEMORY. After an error there is nothing to release. */
+LAR_MUST_USE lar_error lar_weights_load(lar_weights *w, const lar_model_config *c, const lar_model_files *f,
+                                        const lar_weights_options *o, lar_diag *d);
+void lar_weights_release(lar_weights *w);
+
+#endif
