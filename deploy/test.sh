@@ -1,8 +1,8 @@
 #!/bin/bash
 # test.sh [--quick]: installs what is needed, builds everything, runs every test.
 #
-# Order: clang build, AddressSanitizer and UBSan suite, ThreadSanitizer suite, fuzzers, and the release suite last,
-# whose summary by ctest is the last thing printed. --quick runs the release suite only.
+# Order: AddressSanitizer and UBSan suite (built by clang), ThreadSanitizer suite (gcc, as the rest), fuzzers (clang), and
+# the release suite last, whose summary by ctest is the last thing printed. --quick runs the release suite only.
 # LARDER_FUZZ_SECONDS: how long each fuzzer hunts (default 60, less where that would take over five minutes in all).
 set -Eeuo pipefail
 
@@ -63,7 +63,6 @@ begin "packages"
 deploy/packages.sh test
 
 if [ -z "$quick" ]; then
-  build clang
   build asan
   suite asan
   build tsan

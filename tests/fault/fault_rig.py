@@ -45,7 +45,7 @@ def wait_until(get, what, seconds=15.0):
 def sanitizer_runtime(binary):
     """The shared runtime that must be loaded before a preloaded library, as a list of none or one."""
     done = subprocess.run(["ldd", binary], capture_output=True, text=True, timeout=20, check=False)
-    return re.findall(r"=> (\S*lib[at]san\S*)", done.stdout)
+    return re.findall(r"=> (\S*(?:lib|clang_rt\.)[at]san\S*)", done.stdout)
 
 
 def is_sanitized(binary):
