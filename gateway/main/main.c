@@ -15,6 +15,7 @@
 #include "gateway/commands/query.h"
 #include "gateway/commands/replay.h"
 #include "gateway/config/nearest.h"
+#include "gateway/local/plan_command.h"
 #include "gateway/main/config_command.h"
 #include "gateway/request/serve.h"
 #include "policies/canon.h"
@@ -110,6 +111,8 @@ static const command commands[] = {
     {"fingerprint", "[options]", "the edition: versions of all that decides what is sent", fingerprint,
      HELP_BY_COMMAND},
     {"lint", "[options] FILE...", "find what breaks a prefix cache in requests and prompts", lint, HELP_BY_COMMAND},
+    {"plan", "--model PATH [options]", "the memory that a model and its requests take", lar_command_plan,
+     HELP_BY_COMMAND},
     {"rules", "[RULE]", "the canonicalisation rules, or one of them", rules, HELP_BY_TABLE},
     {"version", "", "the program's version", version, HELP_BY_TABLE},
     {"help", "[COMMAND]", "this page, or what a command takes", help, HELP_BY_TABLE},

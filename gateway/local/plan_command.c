@@ -1,0 +1,312 @@
+/* larder plan: options, where the model's numbers come from, and what is asked of the sums (header: plan_command.h).
+ * Flow: main.c calls; engine/plan reads and computes; plan_report.c prints. One thread; blocks on the model's headers.
+ * Why exit code 1 where it does not fit: a script that starts a model asks this first.
+ * Not here: the arithmetic (engine/plan), the table (plan_report.c). */
+#include "gateway/local/plan_command.h"
+
+#include <ctype.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "gateway/config/nearest.h"
+#include "gateway/local/plan_report.h"
+
+static const char usage[] =
+    "usage: larder plan --model PATH [options]\n"
+    "       larder plan --layers N (--kv-heads N --head-dim N | --rank N --rope N) [options]\n"
+    "The memory that a model and its requests take, whether it fits, and what to change if not. Reads a Hugging Face\n"
+    "folder, a config.json alone (of any model with attention), or GGUF; no weights are loaded. Exit code 0: it fits, 1: "
+    "it does not.\n"
+    "  --model PATH       folder, config.json or FILE.gguf\n"
+    "  --preset NAME      long (one conversation of 131072 tokens), short (32 requests of 4096), agents (8 of 65536)\n"
+    "  --context N        tokens of a request, prompt and answer (default 8192; 128K is 131072)\n"
+    "  --sequences N      requests at the same time (default 1)\n"
+    "  --kv FORMAT        how keys and values are kept: f32, f16 (default), bf16, int8, fp8, int8-128\n"
+    "  --weights TYPE     count the weights as bf16, fp8, q8_0, q6_k, q5_k, q4_k, ... (default: as they are stored)\n"
+    "  --memory SIZE      of the machine, as 64G (default: this machine's)\n"
+    "  --reserve SIZE     of it, to stay free for the system (default: 15 %, from 1G to 16G)\n"
+    "  --json             for programs\n"
+    "  --help             this text\n"
+    "Numbers instead of a model, or over those of its config.json:\n"
+    "  --layers N         layers with attention\n"
+    "  --kv-heads N       heads of keys and values, with --head-dim N and, where it differs, --value-dim N\n"
+    "  --rank N           of the latent (MLA), with --rope N, the values of its rotated part\n"
+    "  --parameters N     as 15.7B\n";
+
+typedef struct preset {
+    const char *name;
+    uint64_t sequences, context;
+} preset;
+static const preset presets[] = {{"long", 1, 131072}, {"short", 32, 4096}, {"agents", 8, 65536}};
+
+typedef struct options {
+    const char *model;
+    uint64_t field[LAR_PLAN_FIELD_COUNT]; /* given by hand; 0: not */
+    uint64_t parameters, context, sequences, memory, reserve;
+    const preset *preset;
+    lar_plan_kv kv;
+    bool requantised, json;
+    lar_dtype weights;
+} options;
+
+static const struct {
+    const char *name;
+    lar_plan_field field;
+} field_options[] = {{"--layers", LAR_PLAN_LAYERS},       {"--kv-heads", LAR_PLAN_KV_HEADS},
+                     {"--head-dim", LAR_PLAN_HEAD_DIM},   {"--rank", LAR_PLAN_RANK},
+                     {"--value-dim", LAR_PLAN_VALUE_DIM}, {"--rope", LAR_PLAN_ROPE}};
+
+static const char *const other_options[] = {"--model",   "--preset", "--context", "--sequences", "--kv",
+                                            "--weights", "--memory", "--reserve", "--parameters"};
+
+static int refuse(const char *name, const char *value, const char *want) {
+    (void)fprintf(stderr, "larder: %s '%.100s': %s\n", name, value, want);
+    return 2;
+}
+
+/* A number with a unit: the letter's place in `units` is the power of `step`. "B", "iB" may follow that of a size. */
+static bool take_number(const char *text, double step, const char *units, uint64_t *out) {
+    size_t digits = strspn(text, "0123456789"), whole = digits;
+    if (!digits || digits > 18) return false;
+    if (text[whole] == '.') whole += 1 + strspn(text + whole + 1, "0123456789");
+    double value = strtod(text, NULL);
+    const char *rest = text + whole, *unit = isalpha((unsigned char)*rest) ? strchr(units, *rest & ~0x20) : NULL;
+    if (unit) {
+        value *= pow(step, (double)(unit - units));
+        rest++;
+        if (step == 1024 && *rest == 'i') rest++;
+        if (step == 1024 && *rest == 'B') rest++;
+    }
+    if (*rest || value < 1 || value > 0x1p60 || value != floor(value)) return false;
+    *out = (uint64_t)value;
+    return true;
+}
+
+/* Bytes: 64G, 64GB and 64GiB are the same, as memory is sold. */
+static int take_size(const char *name, const char *value, uint64_t *out) {
+    return take_number(value, 1024, "?KMGTP", out) ? -1 : refuse(name, value, "a size as 64G or 512M");
+}
+
+static int take_count(const char *name, const char *value, uint64_t most, uint64_t *out) {
+    char want[64];
+    (void)snprintf(want, sizeof want, "a whole number from 1 to %" PRIu64, most);
+    return take_number(value, 1024, "?KM", out) && *out <= most ? -1 : refuse(name, value, want);
+}
+
+static int take_kv(options *o, const char *value) {
+    for (int i = 0; i < LAR_PLAN_KV_COUNT; i++) {
+        if (strcmp(value, lar_plan_kv_info_of((lar_plan_kv)i)->name) != 0) continue;
+        o->kv = (lar_plan_kv)i;
+        return -1;
+    }
+    return refuse("--kv", value, "f32, f16, bf16, int8, fp8 or int8-128");
+}
+
+static int take_weights(options *o, const char *value) {
+    char name[LAR_PLAN_SIZE_BYTES], list[200] = "";
+    size_t n = 0;
+    for (int i = 0; i < LAR_DTYPE_COUNT; i++) {
+        n += (size_t)snprintf(list + n, sizeof list - n, "%s%s", i ? ", " : "",
+                              lar_plan_weights_name((lar_dtype)i, name));
+        if (strcasecmp(value, name) != 0) continue;
+        o->requantised = true;
+        o->weights = (lar_dtype)i;
+        return -1;
+    }
+    return refuse("--weights", value, list);
+}
+
+static int take_preset(options *o, const char *value) {
+    for (size_t i = 0; i < sizeof presets / sizeof *presets; i++)
+        if (!strcmp(value, presets[i].name)) o->preset = &presets[i];
+    return o->preset ? -1 : refuse("--preset", value, "long, short or agents");
+}
+
+/* -1 taken, else the exit code. */
+static int take_value(options *o, const char *name, const char *value) {
+    for (size_t i = 0; i < sizeof field_options / sizeof *field_options; i++)
+        if (!strcmp(name, field_options[i].name))
+            return take_count(name, value, lar_plan_field_info_of(field_options[i].field)->most,
+                              &o->field[field_options[i].field]);
+    if (!strcmp(name, "--model")) return o->model = value, -1;
+    if (!strcmp(name, "--preset")) return take_preset(o, value);
+    if (!strcmp(name, "--kv")) return take_kv(o, value);
+    if (!strcmp(name, "--weights")) return take_weights(o, value);
+    if (!strcmp(name, "--context")) return take_count(name, value, 1u << 30, &o->context);
+    if (!strcmp(name, "--sequences")) return take_count(name, value, 1u << 20, &o->sequences);
+    if (!strcmp(name, "--memory")) return take_size(name, value, &o->memory);
+    if (!strcmp(name, "--reserve")) return take_size(name, value, &o->reserve);
+    /* --parameters */
+    bool ok = take_number(value, 1000, "?KMBT", &o->parameters) && o->parameters <= 100000000000000000u;
+    return ok ? -1 : refuse(name, value, "a number as 15.7B or 600M");
+}
+
+static bool is_option(const char *name) {
+    for (size_t i = 0; i < sizeof field_options / sizeof *field_options; i++)
+        if (!strcmp(name, field_options[i].name)) return true;
+    for (size_t i = 0; i < sizeof other_options / sizeof *other_options; i++)
+        if (!strcmp(name, other_options[i])) return true;
+    return false;
+}
+
+static int unknown(const char *name) {
+    lar_nearest n;
+    lar_nearest_init(&n, lar_slice_cstr(name));
+    for (size_t i = 0; i < sizeof field_options / sizeof *field_options; i++)
+        lar_nearest_offer(&n, lar_slice_cstr(field_options[i].name));
+    for (size_t i = 0; i < sizeof other_options / sizeof *other_options; i++)
+        lar_nearest_offer(&n, lar_slice_cstr(other_options[i]));
+    if (n.best.ptr) (void)fprintf(stderr, "larder: unknown option %.100s; did you mean %.*s?\n", name, LAR_FMT(n.best));
+    else (void)fprintf(stderr, "larder: unknown option %.100s\n%s", name, usage);
+    return 2;
+}
+
+static int parse(options *o, int argc, char **argv) {
+    for (int i = 1; i < argc; i++) {
+        const char *arg = argv[i], *equals = strchr(arg, '=');
+        char name[24];
+        if (!strcmp(arg, "--help") || !strcmp(arg, "-h")) return (void)fputs(usage, stdout), 0;
+        if (!strcmp(arg, "--json")) {
+            o->json = true;
+            continue;
+        }
+        size_t len = equals ? (size_t)(equals - arg) : strlen(arg);
+        if (strncmp(arg, "--", 2) != 0) return refuse("argument", arg, "a model is named by --model");
+        if (len >= sizeof name) return unknown(arg);
+        (void)snprintf(name, sizeof name, "%.*s", (int)len, arg);
+        if (!is_option(name)) return unknown(name);
+        const char *value = equals ? equals + 1 : i + 1 < argc ? argv[++i] : NULL;
+        if (!value) return (void)fprintf(stderr, "larder: %s needs a value\n", name), 2;
+        int rc = take_value(o, name, value);
+        if (rc != -1) return rc;
+    }
+    if (o->model || o->field[LAR_PLAN_LAYERS]) return -1;
+    (void)fprintf(stderr, "larder: which model? --model PATH, or its numbers from --layers on\n%s", usage);
+    return 2;
+}
+
+static void note(lar_plan_story *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void note(lar_plan_story *s, const char *format, ...) {
+    if (s->note_count == LAR_PLAN_NOTES_MAX) return;
+    va_list list;
+    va_start(list, format);
+    (void)vsnprintf(s->notes[s->note_count++], LAR_PLAN_NOTE_BYTES, format, list);
+    va_end(list);
+}
+
+static lar_error read_config(lar_plan_model *m, const char *path, lar_diag *d) {
+    lar_buf text;
+    lar_buf_init(&text, 16u << 20);
+    lar_error e = lar_file_read(path, LAR_FILE_OR_STREAM, &text, d);
+    if (!e) e = lar_plan_model_from_config(m, lar_buf_slice(&text), d);
+    lar_buf_release(&text);
+    return e;
+}
+
+/* A folder whose weights are not there, or are of a type that larder does not read, still has its config.json. */
+static lar_error read_folder(lar_plan_story *s, const char *path, lar_diag *d) {
+    char config[4096];
+    int n = snprintf(config, sizeof config, "%s/config.json", path);
+    if (n < 0 || (size_t)n >= sizeof config) return lar_fail(LAR_LIMIT, d, "the path is too long");
+    lar_diag why = *d;
+    s->model = (lar_plan_model){0};
+    lar_error e = read_config(&s->model, config, d);
+    if (!e) note(s, "the weights are estimated from config.json: %.160s", why.text);
+    return e;
+}
+
+static lar_error read_model(lar_plan_story *s, const char *path, lar_diag *d) {
+    struct stat found;
+    size_t len = strlen(path);
+    bool folder = stat(path, &found) == 0 && S_ISDIR(found.st_mode);
+    if (!folder && (len < 5 || strcmp(path + len - 5, ".gguf") != 0)) return read_config(&s->model, path, d);
+    lar_model_files *f = NULL;
+    lar_error e = lar_model_files_open(path, &f, d);
+    if (!e) e = lar_plan_model_from_files(&s->model, f, d);
+    lar_model_files_close(f);
+    return e && folder && !f ? read_folder(s, path, d) : e;
+}
+
+/* What was given by hand wins. A kind of attention given by hand replaces the model's other kind. */
+static lar_error settle_model(lar_plan_story *s, const options *o, lar_diag *d) {
+    lar_plan_model *m = &s->model;
+    lar_error e = o->model ? read_model(s, o->model, d) : LAR_OK;
+    if (e) return e;
+    if (o->field[LAR_PLAN_KV_HEADS]) m->field[LAR_PLAN_RANK] = 0;
+    for (int i = 0; i < LAR_PLAN_FIELD_COUNT; i++)
+        if (o->field[i]) m->field[i] = o->field[i];
+    if (o->parameters) m->parameters = o->parameters;
+    if (!o->model) m->stored = LAR_DTYPE_BF16;
+    return lar_plan_model_finish(m, d);
+}
+
+static void settle_request(lar_plan_story *s, const options *o) {
+    lar_plan_request *r = &s->request;
+    uint64_t most = s->model.field[LAR_PLAN_CONTEXT];
+    *r = (lar_plan_request){.kv = o->kv, .requantised = o->requantised, .weights = o->weights};
+    r->context = o->preset ? o->preset->context : 8192;
+    if (most && r->context > most) r->context = most;
+    if (o->context) r->context = o->context;
+    r->sequences = o->sequences ? o->sequences : o->preset ? o->preset->sequences : 1;
+    r->memory = o->memory;
+    if (!r->memory) r->memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+    r->reserve = o->reserve ? o->reserve : lar_plan_reserve(r->memory);
+    if (!o->memory) note(s, "the memory is this machine's; --memory plans for another");
+    if (most && r->context > most)
+        note(s, "the model was made for %" PRIu64 " tokens; beyond them its answers decay", most);
+}
+
+static void add_notes(lar_plan_story *s) {
+    const lar_plan_model *m = &s->model;
+    if (m->layers_windowed)
+        note(s, "%" PRIu64 " of the layers keep only the last %" PRIu64 " tokens", m->layers_windowed,
+             m->field[LAR_PLAN_WINDOW]);
+    if (m->layers_stateless)
+        note(s, "%" PRIu64 " layers of linear attention keep a state of fixed size, not counted", m->layers_stateless);
+    if (m->window_unclear)
+        note(s, "a window of %" PRIu64 " tokens is named, but not for which layers: all are counted whole",
+             m->field[LAR_PLAN_WINDOW]);
+    if (!strcmp(m->type, "deepseek_v32"))
+        note(
+            s,
+            "other servers add 132 bytes a token and layer, the index of its sparse attention; larder runs it without, "
+            "up to 2048 tokens");
+}
+
+static lar_error tell(lar_plan_story *s, const options *o, lar_diag *d) {
+    s->name = o->model ? o->model : "";
+    lar_error e = settle_model(s, o, d);
+    if (e) return e;
+    settle_request(s, o);
+    e = lar_plan_compute(&s->model, &s->request, &s->plan, d);
+    if (e) return e;
+    s->most_sequences = lar_plan_most_sequences(&s->model, &s->request);
+    s->most_context = lar_plan_most_context(&s->model, &s->request);
+    s->change_count = lar_plan_changes(&s->model, &s->request, s->changes);
+    add_notes(s);
+    return LAR_OK;
+}
+
+int lar_command_plan(int argc, char **argv) {
+    options o = {.kv = LAR_PLAN_KV_F16};
+    int rc = parse(&o, argc, argv);
+    if (rc >= 0) return rc;
+    lar_plan_story *s = calloc(1, sizeof *s);
+    lar_diag d = {0};
+    lar_error e = s ? tell(s, &o, &d) : LAR_NO_MEMORY;
+    if (!e && o.json) e = lar_plan_print_json(s, stdout);
+    else if (!e) lar_plan_print(s, stdout);
+    if (e)
+        (void)fprintf(stderr, "larder: %.200s%s%s\n", o.model ? o.model : "plan", *d.text ? ": " : ": ",
+                      *d.text ? d.text : lar_error_text(e));
+    rc = e || s->plan.verdict == LAR_PLAN_OVER;
+    free(s);
+    return rc;
+}

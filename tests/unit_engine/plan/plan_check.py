@@ -1,0 +1,106 @@
+"""The page on `larder plan` shows what it prints: every command on it is run, and its output compared.
+
+usage: plan_check.py LARDER ROOT [--write]     --write puts the present output into the page
+"""
+import json
+import re
+import shlex
+import subprocess
+import sys
+
+PAGE = "docs/howto/plan-memory.md"
+# A command, indented, and all lines behind it that are indented or empty.
+EXAMPLE = re.compile(r"^    \$ larder (.*)\n((?:(?:    (?!\$ ).*)?\n)*)", re.M)
+
+
+def run(larder, root, arguments):
+    done = subprocess.run([larder] + arguments, cwd=root, capture_output=True, text=True, timeout=60, check=False)
+    return done.returncode, done.stdout + done.stderr
+
+
+def indented(text):
+    return "".join(("    " + line).rstrip() + "\n" for line in text.rstrip("\n").split("\n")) + "\n"
+
+
+def check_page(larder, root, write):
+    with open(f"{root}/{PAGE}", encoding="utf-8") as f:
+        page = f.read()
+    wrong = []
+
+    def compare(m):
+        now = indented(run(larder, root, shlex.split(m.group(1)))[1])
+        if now.rstrip() != m.group(2).rstrip():
+            wrong.append(f"larder {m.group(1)}\nthe page shows:\n{m.group(2)}now it prints:\n{now}")
+        return f"    $ larder {m.group(1)}\n{now}"
+
+    new, count = EXAMPLE.subn(compare, page)
+    if write:
+        with open(f"{root}/{PAGE}", "w", encoding="utf-8") as f:
+            f.write(new)
+        return 0
+    print("\n".join(wrong) or f"{count} examples as the page shows them")
+    return 1 if wrong or count < 4 else 0
+
+
+# Options, what they end with, and what must be in the output.
+CASES = (
+    ("plan", 2, "which model?"),
+    ("plan --layers 4", 1, "neither heads and their size"),
+    ("plan --layers 4 --kv-heads 2 --head-dim 64 --context", 2, "--context needs a value"),
+    ("plan --layers 4 --kv-heads 2 --head-dim 64 --context 0", 2, "a whole number from 1 to 1073741824"),
+    ("plan --layers 4 --kv-heads 2 --head-dim 64 --context 2000M", 2, "a whole number from 1 to 1073741824"),
+    ("plan --layers 5000 --kv-heads 2", 2, "a whole number from 1 to 4096"),
+    ("plan --layers 4 --kv-heads 2 --head-dim 64 --memory 64X", 2, "a size as 64G or 512M"),
+    ("plan --layers 4 --kv-heads 2 --head-dim 64 --memory 1G --reserve 2G", 1, "nothing is left of the memory"),
+    ("plan --layers 4 --kv-heads 2 --head-dim 64 --kv q4", 2, "f32, f16, bf16, int8, fp8 or int8-128"),
+    ("plan --layers 4 --kv-heads 2 --head-dim 64 --weights q9", 2, "iq4_xs"),
+    ("plan --layers 4 --kv-heads 2 --head-dim 64 --preset huge", 2, "long, short or agents"),
+    ("plan --sequence 4", 2, "did you mean --sequences?"),
+    ("plan tests", 2, "a model is named by --model"),
+    ("plan --model nowhere", 1, "larder: nowhere: "),
+    ("plan --model README.md", 1, "README.md: expected a value at byte 0"),
+    ("plan --help", 0, "usage: larder plan"),
+)
+
+
+def check_cases(larder, root):
+    wrong = 0
+    for command, code, text in CASES:
+        got, out = run(larder, root, shlex.split(command))
+        if got != code or text not in out:
+            print(f"larder {command}\nended with {got}, not {code}, or without '{text}':\n{out}")
+            wrong += 1
+    return wrong
+
+
+def check_json(larder, root):
+    """JSON and table tell the same; sizes with units mean what they say."""
+    one = "plan --layers 48 --rank 512 --rope 64 --sequences 8 --parameters 15.7B --weights q4_k --memory 64GiB --json"
+    code, out = run(larder, root, one.split())
+    told = json.loads(out)
+    want = {"memory_bytes": 64 << 30, "verdict": "fits", "missing_bytes": 0}
+    want_cache = {"bytes_per_token": 55296, "request_bytes": 432 << 20, "bytes": 3456 << 20, "sequences": 8}
+    ok = code == 0 and all(told[k] == v for k, v in want.items())
+    ok = ok and all(told["cache"][k] == v for k, v in want_cache.items())
+    ok = ok and told["weights"]["bytes"] == 15_700_000_000 // 256 * 144 and told["left_bytes"] > 0
+    code, out = run(larder, root, one.replace("64GiB", "6g").split())
+    told = json.loads(out)
+    ok = ok and code == 1 and told["verdict"] == "over" and told["missing_bytes"] > 0
+    ok = ok and any(c["options"] == "--memory 16G" for c in told["changes"])
+    if not ok:
+        print("the JSON is not as expected:\n" + out)
+    return 0 if ok else 1
+
+
+def main():
+    if len(sys.argv) not in (3, 4):
+        print(__doc__.strip(), file=sys.stderr)
+        return 2
+    larder, root = sys.argv[1:3]
+    if check_page(larder, root, len(sys.argv) == 4) or check_cases(larder, root) or check_json(larder, root):
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
