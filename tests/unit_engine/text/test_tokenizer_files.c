@@ -233,8 +233,8 @@ static void fill(arrays *a) {
         a->types[byte] = 1;
     }
     static const char *const more[TOKENS - 256] = {"ab",
-                                                   "\xC4\xA0"
-                                                   "ab",
+                                                   ("\xC4\xA0"
+                                                    "ab"),
                                                    "<|end|>",
                                                    "<tool>",
                                                    "[PAD260]",
