@@ -36,7 +36,7 @@ static lar_error open_regular(const char *path, int *fd, uint64_t *size, lar_dia
 lar_error lar_mapped_file_open(const char *path, lar_file_view *out, lar_diag *d) {
     *out = (lar_file_view){.name = lar_file_name(path)};
     int fd;
-    uint64_t size;
+    uint64_t size = 0; /* gcc under ThreadSanitizer does not see that open_regular sets it */
     lar_error e = open_regular(path, &fd, &size, d);
     if (e) return e;
     if (size) {
