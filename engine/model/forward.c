@@ -307,7 +307,8 @@ static void logits_of_wanted(const pass *p, float *logits) {
     uint32_t n = 0;
     for (uint32_t i = 0; i < p->count; h += (uint64_t)p->parts[i].count * c->hidden, i++)
         for (uint32_t k = 0; k < p->parts[i].wanted_count; k++, n++)
-            lar_rms_norm(rows + (uint64_t)n * c->hidden, h + (uint64_t)p->parts[i].wanted[k] * c->hidden,
+            lar_rms_norm(rows + (uint64_t)n * c->hidden,
+                         h + (uint64_t)(p->parts[i].wanted[k] - p->parts[i].wanted_from) * c->hidden,
                          p->f->w->final_norm, c->hidden, c->eps);
     if (n) lar_matmul(&(lar_product){&p->f->w->head, 1, n, rows, c->hidden, 0, logits, c->vocab, 0}, &p->run);
 }
@@ -318,8 +319,9 @@ static lar_error check_part(const lar_forward *f, const lar_forward_part *part, 
         if (part->ids[t] >= f->c->vocab)
             return lar_fail(LAR_INVALID, d, "token id %u; the vocabulary ends at %u", part->ids[t], f->c->vocab - 1);
     for (uint32_t k = 0; k < part->wanted_count; k++)
-        if (part->wanted[k] >= part->count)
-            return lar_fail(LAR_INVALID, d, "logits of token %u of %u are wanted", part->wanted[k], part->count);
+        if (part->wanted[k] < part->wanted_from || part->wanted[k] - part->wanted_from >= part->count)
+            return lar_fail(LAR_INVALID, d, "logits of token %u of %u are wanted", part->wanted[k],
+                            part->wanted_from + part->count);
     if (end > f->c->context)
         return lar_fail(LAR_LIMIT, d, "%llu tokens; the model's context is %u%s", (unsigned long long)end,
                         f->c->context,

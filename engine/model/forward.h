@@ -22,8 +22,9 @@ typedef struct lar_forward_part {
     lar_latent_cache *cache; /* holds the tokens before; grows by `count` */
     const uint32_t *ids;
     uint32_t count;
-    const uint32_t *wanted; /* (wanted_count) indices into ids whose logits are wanted, ascending */
+    const uint32_t *wanted; /* (wanted_count) tokens whose logits are wanted, ascending: indices into ids, */
     uint32_t wanted_count;
+    uint32_t wanted_from; /* plus this: as if ids began so many tokens earlier */
 } lar_forward_part;
 
 /* Plans and takes all memory of later passes. `c` and `w` must live as long. NO_MEMORY, LIMIT. */

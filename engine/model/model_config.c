@@ -22,6 +22,18 @@ const char *lar_model_supported(void) {
     return "deepseek_v2, deepseek_v3, deepseek_v32 (2048 tokens), glm4_moe_lite; GGUF: deepseek2";
 }
 
+enum { JSON_BYTES_MAX = 8 << 20 };
+
+lar_error lar_config_read(lar_model_config *c, const lar_model_files *f, lar_diag *d) {
+    if (lar_model_files_form(f) == LAR_MODEL_GGUF) return lar_config_from_gguf(c, f, d);
+    lar_buf text;
+    lar_buf_init(&text, JSON_BYTES_MAX);
+    lar_error e = lar_model_files_text(f, "config.json", &text, d);
+    if (!e) e = lar_config_from_json(c, lar_buf_slice(&text), d);
+    lar_buf_release(&text);
+    return e;
+}
+
 typedef struct range {
     const char *name;
     uint64_t value, min, max;

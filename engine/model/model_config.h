@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/slice.h"
 #include "engine/compute/operations.h"
+#include "engine/files/model_files.h"
 
 typedef enum lar_model_family {
     LAR_FAMILY_DEEPSEEK_V2,
@@ -52,6 +53,11 @@ typedef struct lar_model_config {
 /* Fills `c` from the text of config.json. INVALID: not supported, or out of range (`d` says which field, what was found
  * and what is possible); JSON_* with the offset; NO_MEMORY. */
 LAR_MUST_USE lar_error lar_config_from_json(lar_model_config *c, lar_slice text, lar_diag *d);
+
+/* The same from GGUF, architecture deepseek2; looks for tensors where the metadata does not say enough. */
+LAR_MUST_USE lar_error lar_config_from_gguf(lar_model_config *c, const lar_model_files *f, lar_diag *d);
+/* Either, whichever `f` is; NOT_FOUND: a folder without config.json. */
+LAR_MUST_USE lar_error lar_config_read(lar_model_config *c, const lar_model_files *f, lar_diag *d);
 
 /* Checks everything that a reader filled in, and derives softmax_scale and the amplitude of rotation from mscale and
  * mscale_all_dim. */

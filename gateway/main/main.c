@@ -16,6 +16,7 @@
 #include "gateway/commands/replay.h"
 #include "gateway/config/nearest.h"
 #include "gateway/local/plan_command.h"
+#include "gateway/local/run_command.h"
 #include "gateway/main/config_command.h"
 #include "gateway/request/serve.h"
 #include "policies/canon.h"
@@ -114,6 +115,7 @@ static const command commands[] = {
     {"plan", "--model PATH [options]", "the memory that a model and its requests take", lar_command_plan,
      HELP_BY_COMMAND},
     {"rules", "[RULE]", "the canonicalisation rules, or one of them", rules, HELP_BY_TABLE},
+    {"run", "--model PATH [options]", "run a model on this machine", lar_command_run, HELP_BY_COMMAND},
     {"version", "", "the program's version", version, HELP_BY_TABLE},
     {"help", "[COMMAND]", "this page, or what a command takes", help, HELP_BY_TABLE},
 };

@@ -91,15 +91,11 @@ static void read_expected(golden *g, const char *folder) {
 void golden_open(golden *g, const char *name, const lar_kernels *kernels, lar_activations activations) {
     char folder[400];
     lar_diag d = {0};
-    lar_buf text;
     memset(g, 0, sizeof *g);
     g->name = name;
     (void)snprintf(folder, sizeof folder, "%s/%s", GOLDEN_MODELS_DIR, name);
     must(lar_model_files_open(folder, &g->files, &d), &d);
-    lar_buf_init(&text, TEXT_MAX);
-    must(lar_model_files_text(g->files, "config.json", &text, &d), &d);
-    must(lar_config_from_json(&g->config, lar_buf_slice(&text), &d), &d);
-    lar_buf_release(&text);
+    must(lar_config_read(&g->config, g->files, &d), &d);
     lar_weights_options o = {.kernels = kernels ? kernels : lar_kernels_reference(), .activations = activations};
     must(lar_weights_load(&g->weights, &g->config, g->files, &o, &d), &d);
     read_cases(g, folder);
@@ -133,7 +129,7 @@ float *golden_logits(const golden *g, const golden_case *c, golden_run how) {
     must(lar_latent_cache_new(&g->config, c->count, &k, &d), &d);
     for (uint32_t from = 0; from < c->count; from += chunk) {
         uint32_t wanted[8];
-        lar_forward_part p = {k, c->ids + from, chunk < c->count - from ? chunk : c->count - from, wanted, 0};
+        lar_forward_part p = {k, c->ids + from, chunk < c->count - from ? chunk : c->count - from, wanted, 0, 0};
         float *out = logits + (size_t)next * g->config.vocab;
         while (next < c->position_count && c->positions[next] < from + p.count)
             wanted[p.wanted_count++] = c->positions[next++] - from;
@@ -174,5 +170,5 @@ double golden_worst(const golden *g, golden_run how) {
 void golden_feed(lar_forward *f, lar_latent_cache *k, const uint32_t *ids, uint32_t count, float *logits) {
     lar_diag d = {0};
     uint32_t last = count - 1;
-    must(lar_forward_run(f, &(lar_forward_part){k, ids, count, &last, 1}, 1, logits, &d), &d);
+    must(lar_forward_run(f, &(lar_forward_part){k, ids, count, &last, 1, 0}, 1, logits, &d), &d);
 }

@@ -1,0 +1,70 @@
+/* The embedded engine: a model from its files, sequences of token ids, logits, the choice of the next token.
+ *
+ * It knows no HTTP, no request bodies and no store. Whoever serves opens a model, makes a sequence for each
+ * conversation, and calls lar_engine_step with the next tokens of one or of many: long prompts are worked on in passes
+ * of at most tokens_max tokens, and the caller decides how much of which prompt goes into a step.
+ *
+ *     lar_engine *e;  lar_sequence *s;  lar_sampler *p;
+ *     lar_engine_open(&(lar_engine_options){.path = "model"}, &e, &d);
+ *     lar_sequence_new(e, 4096, &s, &d);
+ *     lar_engine_step(e, &(lar_engine_part){s, ids, count, &last, 1}, 1, logits, &d);      last = count - 1
+ *     lar_sampler_next(p, logits, &sampled, &d);                                           and so on with sampled.id
+ *
+ * One step at a time; sequences may be made and freed between steps by the same thread. */
+#ifndef LARDER_ENGINE_ENGINE_H
+#define LARDER_ENGINE_ENGINE_H
+
+#include "engine/model/sample.h"
+
+typedef struct lar_engine lar_engine;
+typedef struct lar_sequence lar_sequence;
+
+enum { LAR_ENGINE_PASS_TOKENS = 512 };
+
+typedef struct lar_engine_options {
+    const char *path;    /* a Hugging Face folder, a GGUF file, or any part of a split one */
+    uint32_t tokens_max; /* in one pass; 0: LAR_ENGINE_PASS_TOKENS */
+    void (*progress)(void *context, uint32_t done, uint32_t total); /* while weights are prepared; NULL: none */
+    void *context;
+} lar_engine_options;
+
+/* NOT_FOUND, IO: the files; INVALID: a model that larder does not read, or damaged files (`d` says what was expected
+ * and what was found); NO_MEMORY, LIMIT. After an error *out is NULL. */
+LAR_MUST_USE lar_error lar_engine_open(const lar_engine_options *o, lar_engine **out, lar_diag *d);
+/* After all of its sequences are freed. NULL: nothing happens. */
+void lar_engine_close(lar_engine *e);
+
+typedef struct lar_engine_info {
+    const char *family; /* "deepseek_v3" */
+    uint32_t layers, vocab, context, experts, experts_used;
+    uint64_t packed_bytes;  /* of weights beside the mapped files */
+    uint64_t scratch_bytes; /* of a pass */
+    uint64_t scratch_peak;  /* what no plan could go below */
+    uint64_t token_bytes;   /* that a sequence keeps for one token */
+} lar_engine_info;
+lar_engine_info lar_engine_info_of(const lar_engine *e);
+
+/* Room for `capacity` tokens (at most the model's context), taken now. NO_MEMORY; LIMIT: over the context. */
+LAR_MUST_USE lar_error lar_sequence_new(const lar_engine *e, uint32_t capacity, lar_sequence **out, lar_diag *d);
+void lar_sequence_free(lar_sequence *s); /* NULL: nothing happens */
+uint32_t lar_sequence_length(const lar_sequence *s);
+/* Forgets the tokens from `length` on; a sequence can be cut at any token, and goes on from there exactly as if they
+ * had never been. `length` is at most what it has. */
+void lar_sequence_cut(lar_sequence *s, uint32_t length);
+
+/* The next tokens of one sequence. */
+typedef struct lar_engine_part {
+    lar_sequence *sequence;
+    const uint32_t *ids;
+    uint32_t count;
+    const uint32_t *wanted; /* indices into ids whose logits are wanted, ascending */
+    uint32_t wanted_count;
+} lar_engine_part;
+
+/* Adds tokens to sequences, no sequence twice in one step, and writes the wanted logits, (wanted tokens, vocab), in the
+ * order of the parts. INVALID: an id outside the vocabulary; LIMIT: a sequence or the context is full. After an error
+ * all sequences are as they were. Allocates nothing. */
+LAR_MUST_USE lar_error lar_engine_step(lar_engine *e, const lar_engine_part *parts, uint32_t count, float *logits,
+                                       lar_diag *d);
+
+#endif

@@ -1,0 +1,245 @@
+/* Choosing the next token. sample.h has the steps and where their order comes from.
+ * Flow: whoever generates calls once a token. One thread at a time; never blocks.
+ * Why candidates in widening rings: only the likeliest are sorted, until top_k and top_p are sure of theirs; sorting a
+ * whole vocabulary would cost as much as a layer.
+ * Memory: taken when the sampler is made: three arrays of the vocabulary's length.
+ * Invariant: with finite logits a token is always chosen. */
+#include "engine/model/sample.h"
+
+#include <float.h>
+#include <math.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct candidate {
+    float logit; /* after all penalties, before temperature */
+    uint32_t id;
+} candidate;
+
+struct lar_sampler {
+    lar_sampling p;
+    uint32_t vocab;
+    uint64_t draws;
+    lar_logit_bias *biases;
+    float *logits;     /* (vocab): as penalties leave them */
+    uint32_t *seen;    /* (vocab): times in the answer, times two, plus 1 if in the prompt */
+    candidate *sorted; /* (vocab) */
+    uint32_t sorted_count;
+};
+
+double lar_sample_draw(uint64_t seed, uint64_t n) {
+    uint64_t x = seed + (n + 1) * UINT64_C(0x9e3779b97f4a7c15);
+    x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
+    return (double)((x ^ x >> 31) >> 11) * 0x1p-53;
+}
+
+/* -- making ------------------------------------------------------------------------------------------------------ */
+
+typedef struct range {
+    const char *name;
+    double value, above, min, max; /* above < value, min <= value <= max */
+} range;
+
+static lar_error check(const lar_sampling *s, uint32_t vocab, lar_diag *d) {
+    const range ranges[] = {
+        {"temperature", s->temperature, -1, 0, 100},
+        {"top_p", s->top_p, 0, 0, 1},
+        {"min_p", s->min_p, -1, 0, 1},
+        {"frequency_penalty", s->frequency, -3, -2, 2},
+        {"presence_penalty", s->presence, -3, -2, 2},
+        {"repetition_penalty", s->repetition, 0, 0, 10},
+        {"logprobs", s->logprobs, -1, 0, LAR_LOGPROBS_MAX},
+        {"logit_bias", s->bias_count, -1, 0, LAR_LOGIT_BIAS_MAX},
+    };
+    for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++) {
+        const range *r = &ranges[i];
+        if (!(r->value > r->above && r->value >= r->min && r->value <= r->max))
+            return lar_fail(LAR_INVALID, d, "%s is %g; it can be %s%g to %g", r->name, r->value,
+                            r->above == r->min ? "above " : "", r->min, r->max);
+    }
+    for (uint32_t i = 0; i < s->bias_count; i++) {
+        if (s->biases[i].id >= vocab)
+            return lar_fail(LAR_INVALID, d, "logit_bias of token %u; the vocabulary ends at %u", s->biases[i].id,
+                            vocab - 1);
+        if (!(fabsf(s->biases[i].bias) <= 100))
+            return lar_fail(LAR_INVALID, d, "logit_bias of token %u is %g; it can be -100 to 100", s->biases[i].id,
+                            (double)s->biases[i].bias);
+    }
+    return LAR_OK;
+}
+
+lar_error lar_sampler_new(const lar_sampling *s, uint32_t vocab, lar_sampler **out, lar_diag *d) {
+    *out = NULL;
+    if (!vocab) return lar_fail(LAR_INVALID, d, "an empty vocabulary");
+    lar_error e = check(s, vocab, d);
+    if (e) return e;
+    lar_sampler *n = calloc(1, sizeof *n);
+    if (!n) return LAR_NO_MEMORY;
+    *n = (lar_sampler){.p = *s, .vocab = vocab};
+    n->biases = calloc(s->bias_count + 1u, sizeof *n->biases);
+    n->logits = calloc(vocab, sizeof *n->logits);
+    n->seen = calloc(vocab, sizeof *n->seen);
+    n->sorted = calloc(vocab, sizeof *n->sorted);
+    if (!n->biases || !n->logits || !n->seen || !n->sorted) return lar_sampler_free(n), LAR_NO_MEMORY;
+    if (s->bias_count) memcpy(n->biases, s->biases, s->bias_count * sizeof *n->biases);
+    n->p.biases = n->biases;
+    *out = n;
+    return LAR_OK;
+}
+
+void lar_sampler_free(lar_sampler *s) {
+    if (!s) return;
+    free(s->biases);
+    free(s->logits);
+    free(s->seen);
+    free(s->sorted);
+    free(s);
+}
+
+void lar_sampler_see(lar_sampler *s, const uint32_t *ids, uint32_t count) {
+    for (uint32_t i = 0; i < count; i++)
+        if (ids[i] < s->vocab) s->seen[ids[i]] |= 1;
+}
+
+/* -- steps ------------------------------------------------------------------------------------------------------- */
+
+static void penalise(lar_sampler *s, const float *logits) {
+    memcpy(s->logits, logits, s->vocab * sizeof *logits);
+    for (uint32_t i = 0; i < s->p.bias_count; i++) s->logits[s->biases[i].id] += s->biases[i].bias;
+    if (s->p.repetition == 1 && s->p.frequency == 0 && s->p.presence == 0) return;
+    for (uint32_t i = 0; i < s->vocab; i++) {
+        if (!s->seen[i]) continue;
+        double x = (double)s->logits[i];
+        uint32_t times = s->seen[i] >> 1;
+        x = x > 0 ? x / s->p.repetition : x * s->p.repetition;
+        if (times) x -= s->p.frequency * times + s->p.presence;
+        s->logits[i] = (float)fmin(fmax(x, -(double)FLT_MAX), (double)FLT_MAX); /* finite, as choose() needs */
+    }
+}
+
+static uint32_t largest(const float *x, uint32_t n) {
+    uint32_t best = 0;
+    for (uint32_t i = 1; i < n; i++)
+        if (x[i] > x[best]) best = i;
+    return best;
+}
+
+static int by_logit(const void *a, const void *b) {
+    const candidate *x = a, *y = b;
+    if (x->logit != y->logit) return x->logit < y->logit ? 1 : -1;
+    return x->id < y->id ? -1 : 1;
+}
+
+/* All tokens whose logit is at least `from`, sorted. They are the head of the whole sorted vocabulary. */
+static void collect(lar_sampler *s, float from) {
+    s->sorted_count = 0;
+    for (uint32_t i = 0; i < s->vocab; i++)
+        if (s->logits[i] >= from) s->sorted[s->sorted_count++] = (candidate){s->logits[i], i};
+    qsort(s->sorted, s->sorted_count, sizeof *s->sorted, by_logit);
+}
+
+/* The likelihood of a logit beside the largest, which has 1. */
+static double weight(const lar_sampler *s, float logit, float max) {
+    return exp(((double)logit - (double)max) / s->p.temperature);
+}
+
+/* How many of the sorted stay, or 0 if more must be sorted to tell. `all`: the whole vocabulary is sorted. */
+static uint32_t kept(const lar_sampler *s, float max, double total, bool all) {
+    uint32_t k = s->p.top_k && s->p.top_k < s->vocab ? s->p.top_k : s->vocab, n = 0;
+    if (s->sorted_count < k && !all && (s->p.top_p >= 1 || k < s->vocab)) return 0;
+    if (s->sorted_count < k) k = s->sorted_count;
+    double sum = 0;
+    if (s->p.top_k && s->p.top_k < s->vocab) /* top_p is a share of what top_k left */
+        for (total = 0; n < k; n++) total += weight(s, s->sorted[n].logit, max);
+    for (n = 0; n < k && (s->p.top_p >= 1 || sum < s->p.top_p * total); n++) sum += weight(s, s->sorted[n].logit, max);
+    return sum >= s->p.top_p * total || all || k == s->p.top_k ? n : 0;
+}
+
+/* Draws by the weights of the first n sorted, n > 0. */
+static uint32_t draw_sorted(const lar_sampler *s, uint32_t n, float max, double fraction) {
+    double total = 0, sum = 0;
+    for (uint32_t i = 0; i < n; i++) total += weight(s, s->sorted[i].logit, max);
+    for (uint32_t i = 0; i + 1 < n; i++)
+        if ((sum += weight(s, s->sorted[i].logit, max)) > fraction * total) return s->sorted[i].id;
+    return s->sorted[n - 1].id;
+}
+
+/* Draws from the vocabulary in the order of ids, with those below `floor` left out. */
+static uint32_t draw_all(const lar_sampler *s, float max, float floor, double fraction) {
+    double total = 0, sum = 0;
+    uint32_t last = 0;
+    for (uint32_t i = 0; i < s->vocab; i++)
+        if (s->logits[i] >= floor) total += weight(s, s->logits[i], max);
+    for (uint32_t i = 0; i < s->vocab; i++) {
+        if (s->logits[i] < floor) continue;
+        last = i;
+        if ((sum += weight(s, s->logits[i], max)) > fraction * total) break;
+    }
+    return last;
+}
+
+static uint32_t choose(lar_sampler *s) {
+    uint32_t best = largest(s->logits, s->vocab);
+    if (s->p.temperature == 0) return best;
+    double fraction = lar_sample_draw(s->p.seed, s->draws++);
+    float max = s->logits[best];
+    /* min_p by logit: weight >= min_p. */
+    float floor = s->p.min_p > 0 ? (float)((double)max + log(s->p.min_p) * s->p.temperature) : -INFINITY;
+    if (floor > max) floor = max;
+    if (s->p.top_p >= 1 && (!s->p.top_k || s->p.top_k >= s->vocab)) return draw_all(s, max, floor, fraction);
+    double total = 0;
+    for (uint32_t i = 0; i < s->vocab; i++)
+        if (s->logits[i] >= floor) total += weight(s, s->logits[i], max);
+    for (double ring = 4 * s->p.temperature;; ring *= 2) {
+        bool all = !((double)max - ring > (double)floor && ring < 1e4);
+        collect(s, all ? floor : (float)((double)max - ring));
+        uint32_t n = kept(s, max, total, all);
+        if (n) return draw_sorted(s, n, max, fraction);
+    }
+}
+
+/* -- log-probabilities ------------------------------------------------------------------------------------------- */
+
+/* log of the sum of exp(logits), or false if a logit is not finite. */
+static bool log_sum(const float *logits, uint32_t n, double *out) {
+    double max = (double)logits[largest(logits, n)], sum = 0;
+    bool finite = true;
+    for (uint32_t i = 0; i < n; i++) {
+        finite = finite && isfinite(logits[i]);
+        sum += exp((double)logits[i] - max);
+    }
+    *out = max + log(sum);
+    return finite;
+}
+
+static bool before(const float *logits, uint32_t a, uint32_t b) {
+    return logits[a] != logits[b] ? logits[a] > logits[b] : a < b;
+}
+
+static void report(const lar_sampler *s, const float *logits, double sum, lar_sampled *out) {
+    uint32_t want = s->p.logprobs < s->vocab ? s->p.logprobs : s->vocab, n = 0;
+    out->logprob = (float)((double)logits[out->id] - sum);
+    for (uint32_t i = 0; want && i < s->vocab; i++) {
+        if (n == want && !before(logits, i, out->top[n - 1].id)) continue;
+        uint32_t at = n < want ? n++ : n - 1;
+        for (; at && before(logits, i, out->top[at - 1].id); at--) out->top[at] = out->top[at - 1];
+        out->top[at].id = i;
+    }
+    for (uint32_t i = 0; i < n; i++) out->top[i].value = (float)((double)logits[out->top[i].id] - sum);
+    out->top_count = n;
+}
+
+lar_error lar_sampler_next(lar_sampler *s, const float *logits, lar_sampled *out, lar_diag *d) {
+    double sum;
+    if (!log_sum(logits, s->vocab, &sum))
+        return lar_fail(LAR_INVALID, d,
+                        "the model's logits are not finite: its weights are damaged, or an activation "
+                        "overflowed");
+    penalise(s, logits);
+    out->id = choose(s);
+    report(s, logits, sum, out);
+    s->seen[out->id] += 2;
+    return LAR_OK;
+}
