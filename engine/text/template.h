@@ -7,7 +7,8 @@
  * extends, call, raw, with, do, chained comparisons, ...) is refused when it is parsed, with line, column and name.
  *
  * Rendered text says of each byte whether the template wrote it or a value carried it, through every operation on
- * strings. A tokenizer may make special tokens only of bytes that are the template's: so no user's text can form one.
+ * strings. A tokenizer makes special tokens only of bytes that are the template's (tokenizer.h): so no user's text
+ * can form one.
  *
  * Differences from Python: integers over 64 bits are printed and compared, but not reckoned with; upper, lower, title
  * and capitalize know Latin, Greek and Cyrillic letters, others stay; a lone surrogate in JSON becomes U+FFFD; NaN and
@@ -21,6 +22,7 @@
 #include "base/buf.h"
 #include "base/error.h"
 #include "base/slice.h"
+#include "engine/text/tokenizer.h"
 
 /* -- the template --------------------------------------------------------------------------------- */
 
@@ -103,6 +105,9 @@ typedef struct lar_template_text {
 } lar_template_text;
 
 void lar_template_text_release(lar_template_text *text);
+/* Those spans that values wrote: lar_marked_text's `plain`. `out` has room for span_count; returns how many there
+ * are. */
+size_t lar_template_text_plain(const lar_template_text *text, lar_text_span *out);
 
 /* Renders into `out` (what it held is replaced; empty after an error). limits NULL: the default. `values` is not
  * changed. Errors, with line and column in `d`: INVALID (what the template does is an error: raise_exception, an

@@ -474,3 +474,11 @@ void lar_template_text_release(lar_template_text *text) {
     free(text->spans);
     *text = (lar_template_text){.span_count = 0};
 }
+
+size_t lar_template_text_plain(const lar_template_text *text, lar_text_span *out) {
+    size_t n = 0;
+    for (uint32_t i = 0; i < text->span_count; i++)
+        if (text->spans[i].origin == LAR_TEMPLATE_VALUE)
+            out[n++] = (lar_text_span){i ? text->spans[i - 1].end : 0, text->spans[i].end};
+    return n;
+}

@@ -23,11 +23,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
                                         .steps_max = 50000,
                                         .depth_max = 32};
     FUZZ_CHECK(v != NULL);
-    if (lar_template_set_messages(v, json, LAR_TEMPLATE_ARGUMENTS_OBJECT, &d))
-        (void)lar_template_set_json(v, "messages", json, &d);
-    (void)lar_template_set_json(v, "tools", json, &d);
-    (void)lar_template_set_bool(v, "add_generation_prompt", true);
-    (void)lar_template_set_text(v, "bos_token", LAR_SLICE("<BOS>"), LAR_TEMPLATE_OWN);
+    e = lar_template_set_messages(v, json, LAR_TEMPLATE_ARGUMENTS_OBJECT, &d);
+    if (e) e = lar_template_set_json(v, "messages", json, &d);
+    if (!e) e = lar_template_set_json(v, "tools", json, &d);
+    FUZZ_CHECK(!e || d.text[0]);
+    FUZZ_CHECK(!lar_template_set_bool(v, "add_generation_prompt", true));
+    FUZZ_CHECK(!lar_template_set_text(v, "bos_token", LAR_SLICE("<BOS>"), LAR_TEMPLATE_OWN));
     lar_template_set_now(v, 1933502400);
     d.text[0] = 0;
     e = lar_template_render(t, v, &limits, &out, &d);

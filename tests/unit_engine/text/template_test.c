@@ -315,12 +315,19 @@ static void test_deep_sources(void **state) {
     free(text);
 }
 
-/* 'o' for each byte of the template, 'v' for each of a value. */
+/* 'o' for each byte of the template, 'v' for each of a value; the plain spans say the same. */
 static void origins(const lar_template_text *t, char *out) {
+    lar_text_span plain[32];
     uint32_t at = 0;
+    assert_true(t->span_count <= sizeof plain / sizeof *plain);
+    size_t count = lar_template_text_plain(t, plain), marked = 0;
     for (uint32_t i = 0; i < t->span_count; i++)
         while (at < t->spans[i].end) out[at++] = t->spans[i].origin == LAR_TEMPLATE_OWN ? 'o' : 'v';
     out[at] = 0;
+    for (size_t i = 0; i < count; i++)
+        for (size_t k = plain[i].start; k < plain[i].end; k++, marked++) assert_int_equal(out[k], 'v');
+    for (size_t k = 0; k < at; k++) marked -= out[k] == 'v';
+    assert_int_equal(marked, 0);
 }
 
 static void test_origins(void **state) {
