@@ -54,17 +54,20 @@ static uint64_t weight_bytes(const lar_plan_model *m, const lar_plan_request *r)
 }
 
 /* Rows of float32 that live at once in a layer, for as many tokens as are in flight, and the logits of those that are
- * sampled. The stream, its norm and the branch's result; queries, also in the latent's space; gate and up. */
+ * sampled: the stream, its norm and what a block adds; queries and heads, of up to 128 tokens also in the latent's
+ * space; for each expert of a token its input, gate, up, output, and a row of weights. An upper bound for all paths. */
 static uint64_t scratch_bytes(const lar_plan_model *m, const lar_plan_request *r) {
     const uint64_t *f = m->field;
     if (!f[LAR_PLAN_HIDDEN]) return 0;
     uint64_t rows = least(r->context, LAR_PLAN_PIECE);
     if (rows < r->sequences) rows = r->sequences;
-    uint64_t head = m->latent ? f[LAR_PLAN_NOPE] + f[LAR_PLAN_ROPE] + 2 * f[LAR_PLAN_RANK] : 2 * f[LAR_PLAN_HEAD_DIM];
-    uint64_t experts = f[LAR_PLAN_EXPERTS_USED] * f[LAR_PLAN_EXPERT_WIDTH] + f[LAR_PLAN_SHARED_WIDTH];
-    uint64_t width = f[LAR_PLAN_WIDTH] > experts ? f[LAR_PLAN_WIDTH] : experts;
-    uint64_t row = 3 * f[LAR_PLAN_HIDDEN] + f[LAR_PLAN_HEADS] * head + 2 * width;
-    return times(4, add(times(rows, row), times(r->sequences, f[LAR_PLAN_VOCAB])));
+    uint64_t head = m->latent ? f[LAR_PLAN_NOPE] + f[LAR_PLAN_ROPE] : f[LAR_PLAN_HEAD_DIM];
+    uint64_t dense = 3 * f[LAR_PLAN_HIDDEN] + 2 * f[LAR_PLAN_WIDTH];
+    uint64_t experts = f[LAR_PLAN_EXPERTS_USED] * (3 * f[LAR_PLAN_HIDDEN] + 2 * f[LAR_PLAN_EXPERT_WIDTH]);
+    uint64_t row = 3 * f[LAR_PLAN_HIDDEN] + f[LAR_PLAN_HEADS] * (head + f[LAR_PLAN_VALUE_DIM]) +
+                   (dense > experts ? dense : experts);
+    uint64_t latents = 2 * least(rows, 128) * f[LAR_PLAN_HEADS] * f[LAR_PLAN_RANK];
+    return times(4, add(add(times(rows, row), latents), times(r->sequences, f[LAR_PLAN_VOCAB])));
 }
 
 uint64_t lar_plan_reserve(uint64_t memory) {

@@ -13,6 +13,7 @@
 
 #include "engine/plan/plan.h"
 #include "tests/unit_engine/files/model_maker.h"
+#include "tests/unit_engine/model/golden.h"
 
 static char folder[] = "/tmp/larder-plan-XXXXXX";
 
@@ -118,6 +119,30 @@ static void metadata(void **state) {
     assert_string_equal(d.text, "ll?[2J.nextn_predict_layers: as many as there are layers");
 }
 
+/* The engine's own scratch, planned from lifetimes, is at most what was estimated, and no small part of it. */
+static void scratch(void **state) {
+    (void)state;
+    for (int i = 0; i < GOLDEN_MODELS; i++) {
+        golden g;
+        lar_forward *f;
+        lar_plan_model m = {0};
+        lar_plan p;
+        lar_diag d = {0};
+        golden_open(&g, golden_names[i], NULL, LAR_ACTIVATIONS_F32);
+        lar_forward_options o = {.tokens_max = LAR_PLAN_PIECE, .logits_max = 1};
+        assert_int_equal(lar_forward_new(&g.config, &g.weights, &o, &f, &d), LAR_OK);
+        assert_int_equal(lar_plan_model_from_files(&m, g.files, &d), LAR_OK);
+        assert_int_equal(lar_plan_model_finish(&m, &d), LAR_OK);
+        lar_plan_request r = {.context = 4096, .sequences = 1, .memory = 1ull << 32};
+        assert_int_equal(lar_plan_compute(&m, &r, &p, &d), LAR_OK);
+        uint64_t real = lar_forward_scratch(f).bytes;
+        if (real > p.scratch || real < p.scratch / 4)
+            fail_msg("%s: %llu of %llu", g.name, (unsigned long long)real, (unsigned long long)p.scratch);
+        lar_forward_free(f);
+        golden_close(&g);
+    }
+}
+
 static int clean(void **state) {
     (void)state;
     static const char *const names[] = {"new.gguf", "old.gguf", "made.gguf", "config.json", "model.safetensors"};
@@ -131,6 +156,6 @@ static int clean(void **state) {
 
 int main(void) {
     if (!mkdtemp(folder)) return 1;
-    const struct CMUnitTest tests[] = {cmocka_unit_test(forms), cmocka_unit_test(metadata)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(forms), cmocka_unit_test(metadata), cmocka_unit_test(scratch)};
     return cmocka_run_group_tests(tests, NULL, clean);
 }
