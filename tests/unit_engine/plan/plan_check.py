@@ -7,6 +7,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tempfile
 
 PAGE = "docs/howto/plan-memory.md"
 # A command, indented, and all lines behind it that are indented or empty.
@@ -92,14 +93,31 @@ def check_json(larder, root):
     return 0 if ok else 1
 
 
+def check_folder(larder, root):
+    """A folder without its weights is planned by its config.json, and says so."""
+    config = {"model_type": "llama", "num_hidden_layers": 32, "hidden_size": 4096, "num_attention_heads": 32,
+              "num_key_value_heads": 8, "intermediate_size": 14336, "vocab_size": 128256}
+    with tempfile.TemporaryDirectory() as folder:
+        with open(f"{folder}/config.json", "w", encoding="utf-8") as f:
+            json.dump(config, f)
+        found = [run(larder, root, ["plan", "--model", path, "--memory", "64G", "--json"])[1]
+                 for path in (folder, f"{folder}/config.json")]
+    told = [json.loads(text) for text in found]
+    ok = all(t["weights"]["bytes"] > 15e9 and t["cache"]["bytes_per_token"] == 131072 for t in told)
+    ok = ok and "estimated from config.json" in "".join(told[0]["notes"]) and not told[1]["notes"]
+    if not ok:
+        print("a folder of config.json alone:\n" + "\n".join(found))
+    return 0 if ok else 1
+
+
 def main():
     if len(sys.argv) not in (3, 4):
         print(__doc__.strip(), file=sys.stderr)
         return 2
     larder, root = sys.argv[1:3]
-    if check_page(larder, root, len(sys.argv) == 4) or check_cases(larder, root) or check_json(larder, root):
+    if check_page(larder, root, len(sys.argv) == 4):
         return 1
-    return 0
+    return 1 if check_cases(larder, root) + check_json(larder, root) + check_folder(larder, root) else 0
 
 
 if __name__ == "__main__":
