@@ -1,14 +1,18 @@
 /* Multi-head latent attention, absorbed and expanded, over rows that an accessor gives.
- * Flow: engine/model/forward.c calls; vectors.c and the matrix products compute. Any thread; blocks while it computes.
- * Why running softmax: scratch does not grow with the context, and a tile of rows is decoded once for all heads.
+ * Flow: engine/model/forward.c calls; vectors.c and the matrix products compute. Blocks while it computes.
+ * Threads: a part has fixed heads. Why running softmax: scratch does not grow with the context, and a tile of rows is
+ * decoded once for all heads of a part.
  * Memory: the caller's scratch.
- * Invariant: a query at position p reads rows 0 to p. */
+ * Invariant: a query at position p reads rows 0 to p; its sums do not depend on the queries beside it. */
 #include "engine/compute/attention.h"
 
 #include <math.h>
 #include <string.h>
 
 #include "engine/compute/vectors.h"
+#include "engine/compute/workers.h"
+
+enum { GROUP = 16 }; /* queries whose scores are computed together */
 
 /* Of one query and head: the largest score so far, and the sum of exp(score - largest). */
 typedef struct running {
@@ -17,13 +21,14 @@ typedef struct running {
 
 static uint32_t least(uint32_t a, uint32_t b) { return a < b ? a : b; }
 
-/* The scores of `count` rows join the running softmax: they become weights, and what was summed before shrinks. */
-static float join(running *r, float *scores, uint32_t count) {
-    float max = r->max, sum = 0;
-    for (uint32_t i = 0; i < count; i++) max = fmaxf(max, scores[i]);
-    for (uint32_t i = 0; i < count; i++) sum += scores[i] = expf(scores[i] - max);
+/* The scores of `seen` rows of a tile of `count` join the running softmax: they become weights, and what was summed
+ * before shrinks by the answer. */
+static float join(running *r, float *scores, uint32_t seen, uint32_t count, float scale) {
+    float max = r->max;
+    for (uint32_t i = 0; i < seen; i++) max = fmaxf(max, scale * scores[i]);
+    for (uint32_t i = seen; i < count; i++) scores[i] = -INFINITY;
     float shrink = r->max == -INFINITY ? 0 : expf(r->max - max);
-    r->sum = r->sum * shrink + sum;
+    r->sum = r->sum * shrink + lar_vectors_best()->weigh(scores, count, scale, max);
     r->max = max;
     return shrink;
 }
@@ -36,124 +41,180 @@ static void scale_row(float *x, float by, uint32_t n) {
 typedef struct places {
     running *state;      /* (tokens, heads) */
     float *latent, *sum; /* absorbed: (tokens, heads, rank) each */
-    float *tiles;        /* for each part of the work: a tile of rows, of keys and of values */
+    float *rooms;        /* (parts): room for a tile of rows */
+    float *keys;         /* expanded: (heads, tile, nope) */
+    float *values;       /* expanded: (heads, tile, value) */
 } places;
 
-static uint64_t tile_floats(const lar_attention_shape *s) {
-    return (uint64_t)LAR_ATTENTION_TILE * (s->rank + s->rope + s->nope + s->value);
+static uint64_t room_floats(const lar_attention_shape *s) { return (uint64_t)LAR_ATTENTION_TILE * (s->rank + s->rope); }
+
+uint64_t lar_attention_scratch(const lar_attention_shape *s, uint32_t tokens, uint32_t parts) {
+    uint64_t absorbed = (uint64_t)least(tokens, LAR_ATTENTION_ABSORB_TOKENS) * s->heads * s->rank * 2;
+    uint64_t expanded = (uint64_t)LAR_ATTENTION_TILE * s->heads * (s->nope + s->value);
+    return (uint64_t)tokens * s->heads * sizeof(running) +
+           (absorbed + expanded + parts * room_floats(s)) * sizeof(float);
 }
 
-uint64_t lar_attention_scratch(const lar_attention_shape *s, uint32_t tokens) {
-    uint64_t absorbed = least(tokens, LAR_ATTENTION_ABSORB_TOKENS);
-    return (uint64_t)tokens * s->heads * sizeof(running) + absorbed * s->heads * s->rank * 2 * sizeof(float) +
-           tile_floats(s) * sizeof(float);
-}
+typedef struct job {
+    const lar_attention *a;
+    places p;
+    uint32_t parts;
+    uint32_t from, count; /* expanded: the tile */
+    const float *rows;    /* expanded: its rows, (count, rank + rope) */
+} job;
 
-static places place(const lar_attention *a) {
+static job job_of(const lar_attention *a, const lar_run *run) {
     const lar_attention_shape *s = &a->shape;
-    places p = {.state = (running *)(void *)a->scratch};
-    p.latent = (float *)(void *)(p.state + (uint64_t)a->tokens * s->heads);
+    job j = {.a = a, .parts = run->workers ? lar_workers_count(run->workers) : 1};
     uint64_t absorbed = (uint64_t)least(a->tokens, LAR_ATTENTION_ABSORB_TOKENS) * s->heads * s->rank;
-    p.sum = p.latent + absorbed;
-    p.tiles = p.sum + absorbed;
-    for (uint64_t i = 0; i < (uint64_t)a->tokens * s->heads; i++) p.state[i] = (running){-INFINITY, 0};
-    return p;
+    j.p.state = (running *)(void *)a->scratch;
+    j.p.latent = (float *)(void *)(j.p.state + (uint64_t)a->tokens * s->heads);
+    j.p.sum = j.p.latent + absorbed;
+    j.p.rooms = j.p.sum + absorbed;
+    j.p.keys = j.p.rooms + j.parts * room_floats(s);
+    j.p.values = j.p.keys + (uint64_t)LAR_ATTENTION_TILE * s->heads * s->nope;
+    for (uint64_t i = 0; i < (uint64_t)a->tokens * s->heads; i++) j.p.state[i] = (running){-INFINITY, 0};
+    return j;
+}
+
+static void run_parts(const lar_run *run, lar_workers_work work, job *j) {
+    if (run->workers) lar_workers_run(run->workers, work, j);
+    else work(j, 0, 1);
+}
+
+/* Up to GROUP queries against a tile of `count` rows: the score is the sum of two dots. */
+typedef struct group {
+    lar_dots first, second; /* without out */
+    lar_mix mix;            /* without weight */
+    running *state;
+    uint64_t state_row;
+    uint32_t seen, more; /* of `count` rows by the first query; by each next one `more` more */
+} group;
+
+static void add_group(const group *g, uint32_t count, float scale) {
+    const lar_vectors *v = lar_vectors_best();
+    float scores[GROUP * LAR_ATTENTION_TILE];
+    lar_dots first = g->first, second = g->second;
+    lar_mix mix = g->mix;
+    memset(scores, 0, first.queries * LAR_ATTENTION_TILE * sizeof *scores);
+    first.out = second.out = scores;
+    first.out_row = second.out_row = mix.weight_row = LAR_ATTENTION_TILE;
+    first.keys = second.keys = mix.keys = least(count, g->seen + g->more * (first.queries - 1));
+    second.queries = mix.queries = first.queries;
+    mix.weight = scores;
+    v->dots(&first);
+    v->dots(&second);
+    for (uint32_t i = 0; i < first.queries; i++) {
+        float *row = scores + i * LAR_ATTENTION_TILE;
+        float shrink = join(&g->state[i * g->state_row], row, least(count, g->seen + g->more * i), mix.keys, scale);
+        scale_row(mix.out + i * mix.out_row, shrink, mix.n);
+    }
+    v->mix(&mix);
 }
 
 /* -- absorbed ---------------------------------------------------------------------------------------------------- */
 
-/* One query, all its heads, one tile of rows. */
-static void absorb_tile(const lar_attention *a, const places *p, uint32_t token, const float *rows, uint32_t count) {
+/* One query, its heads from `h` to before `end`, one tile of rows. */
+static void absorb_tile(const job *j, uint32_t token, uint32_t h, uint32_t end, const group *tile) {
+    const lar_attention_shape *s = &j->a->shape;
+    for (; h < end; h += GROUP) {
+        uint64_t at = (uint64_t)token * s->heads + h, head = s->nope + s->rope;
+        group g = *tile;
+        g.first.queries = least(end - h, GROUP);
+        g.first.query = j->p.latent + at * s->rank, g.first.query_row = s->rank;
+        g.second.query = j->a->query + at * head + s->nope, g.second.query_row = head;
+        g.mix.out = j->p.sum + at * s->rank, g.mix.out_row = s->rank;
+        g.state = j->p.state + at, g.state_row = 1;
+        add_group(&g, tile->seen, s->scale);
+    }
+}
+
+static void absorb_part(void *context, uint32_t part, uint32_t parts) {
+    const job *j = context;
+    const lar_attention *a = j->a;
     const lar_attention_shape *s = &a->shape;
-    const lar_vectors *v = lar_vectors_best();
-    uint32_t row = s->rank + s->rope, head = s->nope + s->rope;
-    float scores[LAR_ATTENTION_TILE];
-    for (uint32_t h = 0; h < s->heads; h++) {
-        uint64_t at = (uint64_t)token * s->heads + h;
-        const float *latent = p->latent + at * s->rank, *rotated = a->query + at * head + s->nope;
-        float *sum = p->sum + at * s->rank;
-        for (uint32_t i = 0; i < count; i++) {
-            const float *x = rows + (uint64_t)i * row;
-            scores[i] = s->scale * (v->dot(latent, x, s->rank) + v->dot(rotated, x + s->rank, s->rope));
+    uint64_t begin, end, row = s->rank + s->rope;
+    uint32_t all = a->first + a->tokens;
+    lar_workers_share(s->heads, part, parts, &begin, &end);
+    if (begin == end) return;
+    for (uint32_t from = 0; from < all; from += LAR_ATTENTION_TILE) {
+        uint32_t count = least(all - from, LAR_ATTENTION_TILE);
+        const float *rows = a->latents.rows(&a->latents, from, count, j->p.rooms + part * room_floats(s));
+        group g = {.first = {.key = rows, .key_row = row, .n = s->rank},
+                   .second = {.key = rows + s->rank, .key_row = row, .n = s->rope},
+                   .mix = {.value = rows, .value_row = row, .n = s->rank}};
+        for (uint32_t t = from > a->first ? from - a->first : 0; t < a->tokens; t++) {
+            g.seen = least(count, a->first + t + 1 - from);
+            absorb_tile(j, t, (uint32_t)begin, (uint32_t)end, &g);
         }
-        scale_row(sum, join(&p->state[at], scores, count), s->rank);
-        for (uint32_t i = 0; i < count; i++) v->add_scaled(sum, rows + (uint64_t)i * row, scores[i], s->rank);
     }
 }
 
 static void absorb(const lar_attention *a, const lar_run *run) {
     const lar_attention_shape *s = &a->shape;
-    places p = place(a);
-    uint64_t head = s->nope + s->rope;
-    lar_product up = {a->key_absorb,   s->heads, a->tokens, a->query,
-                      s->heads * head, head,     p.latent,  (uint64_t)s->heads * s->rank,
-                      s->rank};
+    job j = job_of(a, run);
+    uint64_t head = s->nope + s->rope, rank = s->rank, heads = s->heads;
+    lar_product up = {a->key_absorb, s->heads, a->tokens, a->query, heads * head, head, j.p.latent, heads * rank, rank};
     lar_matmul(&up, run);
-    memset(p.sum, 0, (uint64_t)a->tokens * s->heads * s->rank * sizeof(float));
-    uint32_t end = a->first + a->tokens;
-    for (uint32_t from = 0; from < end; from += LAR_ATTENTION_TILE) {
-        uint32_t count = least(end - from, LAR_ATTENTION_TILE);
-        const float *rows = a->latents.rows(&a->latents, from, count, p.tiles);
-        for (uint32_t t = from > a->first ? from - a->first : 0; t < a->tokens; t++)
-            absorb_tile(a, &p, t, rows, least(count, a->first + t + 1 - from));
-    }
-    for (uint64_t i = 0; i < (uint64_t)a->tokens * s->heads; i++)
-        scale_row(p.sum + i * s->rank, 1.0f / p.state[i].sum, s->rank);
-    lar_product down = {a->value_up,
-                        s->heads,
-                        a->tokens,
-                        p.sum,
-                        (uint64_t)s->heads * s->rank,
-                        s->rank,
-                        a->out,
-                        (uint64_t)s->heads * s->value,
-                        s->value};
+    memset(j.p.sum, 0, a->tokens * heads * rank * sizeof(float));
+    run_parts(run, absorb_part, &j);
+    for (uint64_t i = 0; i < a->tokens * heads; i++) scale_row(j.p.sum + i * rank, 1.0f / j.p.state[i].sum, s->rank);
+    lar_product down = {a->value_up, s->heads, a->tokens,        j.p.sum, heads * rank,
+                        rank,        a->out,   heads * s->value, s->value};
     lar_matmul(&down, run);
 }
 
 /* -- expanded ---------------------------------------------------------------------------------------------------- */
 
-typedef struct tile {
-    const float *rows, *keys, *values; /* (count, rank + rope), (count, nope), (count, value) */
-    uint32_t from, count;
-} tile;
-
 /* All queries of one head that see the tile. */
-static void expand_tile(const lar_attention *a, const places *p, uint32_t h, const tile *k) {
+static void expand_head(const job *j, uint32_t h) {
+    const lar_attention *a = j->a;
     const lar_attention_shape *s = &a->shape;
-    const lar_vectors *v = lar_vectors_best();
-    uint32_t row = s->rank + s->rope;
-    float scores[LAR_ATTENTION_TILE];
-    for (uint32_t t = k->from > a->first ? k->from - a->first : 0; t < a->tokens; t++) {
-        uint32_t seen = least(k->count, a->first + t + 1 - k->from);
-        uint64_t at = (uint64_t)t * s->heads + h;
-        const float *q = a->query + at * (s->nope + s->rope);
-        float *out = a->out + at * s->value;
-        for (uint32_t i = 0; i < seen; i++)
-            scores[i] = s->scale * (v->dot(q, k->keys + (uint64_t)i * s->nope, s->nope) +
-                                    v->dot(q + s->nope, k->rows + (uint64_t)i * row + s->rank, s->rope));
-        scale_row(out, join(&p->state[at], scores, seen), s->value);
-        for (uint32_t i = 0; i < seen; i++) v->add_scaled(out, k->values + (uint64_t)i * s->value, scores[i], s->value);
+    uint64_t head = s->nope + s->rope, heads = s->heads;
+    group g = {.first = {.key_row = s->nope, .n = s->nope, .query_row = heads * head},
+               .second = {.key_row = s->rank + s->rope, .n = s->rope, .query_row = heads * head},
+               .mix = {.value_row = s->value, .n = s->value, .out_row = heads * s->value},
+               .state_row = heads,
+               .more = 1};
+    g.first.key = j->p.keys + (uint64_t)h * LAR_ATTENTION_TILE * s->nope;
+    g.second.key = j->rows + s->rank;
+    g.mix.value = j->p.values + (uint64_t)h * LAR_ATTENTION_TILE * s->value;
+    for (uint32_t t = j->from > a->first ? j->from - a->first : 0; t < a->tokens; t += GROUP) {
+        uint64_t at = t * heads + h;
+        g.first.queries = least(a->tokens - t, GROUP);
+        g.seen = a->first + t + 1 - j->from;
+        g.first.query = a->query + at * head, g.second.query = g.first.query + s->nope;
+        g.mix.out = a->out + at * s->value;
+        g.state = j->p.state + at;
+        add_group(&g, j->count, s->scale);
     }
+}
+
+static void expand_part(void *context, uint32_t part, uint32_t parts) {
+    const job *j = context;
+    uint64_t begin, end;
+    lar_workers_share(j->a->shape.heads, part, parts, &begin, &end);
+    for (uint64_t h = begin; h < end; h++) expand_head(j, (uint32_t)h);
 }
 
 static void expand(const lar_attention *a, const lar_run *run) {
     const lar_attention_shape *s = &a->shape;
-    places p = place(a);
+    job j = job_of(a, run);
     uint32_t end = a->first + a->tokens, row = s->rank + s->rope;
-    float *keys = p.tiles + (uint64_t)LAR_ATTENTION_TILE * row, *values = keys + (uint64_t)LAR_ATTENTION_TILE * s->nope;
     memset(a->out, 0, (uint64_t)a->tokens * s->heads * s->value * sizeof(float));
-    for (uint32_t from = 0; from < end; from += LAR_ATTENTION_TILE) {
-        tile k = {.from = from, .count = least(end - from, LAR_ATTENTION_TILE), .keys = keys, .values = values};
-        k.rows = a->latents.rows(&a->latents, from, k.count, p.tiles);
-        for (uint32_t h = 0; h < s->heads; h++) {
-            lar_matmul(&(lar_product){&a->key_expand[h], 1, k.count, k.rows, row, 0, keys, s->nope, 0}, run);
-            lar_matmul(&(lar_product){&a->value_up[h], 1, k.count, k.rows, row, 0, values, s->value, 0}, run);
-            expand_tile(a, &p, h, &k);
-        }
+    for (j.from = 0; j.from < end; j.from += LAR_ATTENTION_TILE) {
+        j.count = least(end - j.from, LAR_ATTENTION_TILE);
+        j.rows = a->latents.rows(&a->latents, j.from, j.count, j.p.rooms);
+        lar_matmul(&(lar_product){a->key_expand, s->heads, j.count, j.rows, row, 0, j.p.keys, s->nope,
+                                  (uint64_t)LAR_ATTENTION_TILE * s->nope},
+                   run);
+        lar_matmul(&(lar_product){a->value_up, s->heads, j.count, j.rows, row, 0, j.p.values, s->value,
+                                  (uint64_t)LAR_ATTENTION_TILE * s->value},
+                   run);
+        run_parts(run, expand_part, &j);
     }
     for (uint64_t i = 0; i < (uint64_t)a->tokens * s->heads; i++)
-        scale_row(a->out + i * s->value, 1.0f / p.state[i].sum, s->value);
+        scale_row(a->out + i * s->value, 1.0f / j.p.state[i].sum, s->value);
 }
 
 void lar_attend(const lar_attention *a, lar_attention_form form, const lar_run *run) {

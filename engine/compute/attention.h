@@ -52,8 +52,9 @@ typedef enum lar_attention_form {
     LAR_ATTENTION_EXPANDED
 } lar_attention_form;
 
-/* For up to `tokens` queries in any form. */
-uint64_t lar_attention_scratch(const lar_attention_shape *s, uint32_t tokens);
+/* Bytes for up to `tokens` queries in any form, by `parts` workers. */
+uint64_t lar_attention_scratch(const lar_attention_shape *s, uint32_t tokens, uint32_t parts);
+/* The workers of `run` share the heads; rows are read by several at once. */
 void lar_attend(const lar_attention *a, lar_attention_form form, const lar_run *run);
 
 #endif

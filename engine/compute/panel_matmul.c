@@ -138,8 +138,9 @@ static uint32_t tile_of(uint32_t first, uint32_t tokens) { return tokens - first
 
 typedef struct product_job {
     const lar_product *p;
-    uint8_t *x;    /* (count, tokens, x_bytes) */
-    uint64_t each; /* x_bytes */
+    uint8_t *x;      /* (inputs, tokens, x_bytes) */
+    uint64_t each;   /* x_bytes */
+    uint32_t inputs; /* 1 where all matrices have one x, else as many as matrices */
 } product_job;
 
 static uint64_t workspace(const lar_matrix *m, uint32_t count, uint32_t tokens) { return x_bytes(m) * count * tokens; }
@@ -148,7 +149,7 @@ static void fill_product(void *context, uint32_t part, uint32_t parts) {
     const product_job *j = context;
     const lar_product *p = j->p;
     uint32_t turn = 0;
-    for (uint32_t i = 0; i < p->count; i++)
+    for (uint32_t i = 0; i < j->inputs; i++)
         for (uint32_t t = 0; t < p->tokens; t += TILE)
             if (turn++ % parts == part)
                 fill_tile(&p->matrices[i], &(source){p->x + i * p->x_step, p->x_row, NULL}, t, tile_of(t, p->tokens),
@@ -159,7 +160,7 @@ static void fill_product(void *context, uint32_t part, uint32_t parts) {
 static void product_tile(const product_job *j, uint32_t i, uint64_t panel, uint32_t count, uint32_t t) {
     const lar_product *p = j->p;
     float sums[CHUNK * TILE * ROWS];
-    lar_tile x = {.tokens = tile_of(t, p->tokens), .x = j->x + ((uint64_t)i * p->tokens + t) * j->each};
+    lar_tile x = {.tokens = tile_of(t, p->tokens), .x = j->x + ((uint64_t)(i % j->inputs) * p->tokens + t) * j->each};
     multiply_tile(&p->matrices[i], panel, count, &x, sums);
     const float *from = sums;
     for (uint32_t k = 0; k < count; k++)
@@ -190,9 +191,9 @@ static void product_part(void *context, uint32_t part, uint32_t parts) {
 }
 
 static void product(const lar_product *p, const lar_run *run) {
-    product_job j = {p, run->workspace, x_bytes(p->matrices)};
+    product_job j = {p, run->workspace, x_bytes(p->matrices), p->x_step ? p->count : 1};
     LAR_ASSERT(run->workspace_bytes >= workspace(p->matrices, p->count, p->tokens));
-    if ((uint64_t)p->matrices->in * p->count * p->tokens <= ALONE) fill_product(&j, 0, 1);
+    if ((uint64_t)p->matrices->in * j.inputs * p->tokens <= ALONE) fill_product(&j, 0, 1);
     else run_parts(run, fill_product, &j);
     run_parts(run, product_part, &j);
 }

@@ -1,14 +1,39 @@
-/* Sums and products of float vectors in 16 lanes, for attention over float32 latents.
- * The same bits on every processor: 16 partial sums whatever the registers hold, no fused multiply-add, one fixed order
- * at the end. */
+/* Dense products of float rows, for attention over float32 latents.
+ * The same bits on every processor and for any grouping: a dot is 16 partial sums whatever the registers hold, each
+ * over every sixteenth column, added halves to halves at the end; a mix adds its rows in ascending order. No fused
+ * multiply-add. */
 #ifndef LARDER_ENGINE_COMPUTE_VECTORS_H
 #define LARDER_ENGINE_COMPUTE_VECTORS_H
 
 #include <stdint.h>
 
+/* out[q][k] += the dot of query q and key k. Rows begin at q * query_row, k * key_row and q * out_row. */
+typedef struct lar_dots {
+    const float *query; /* (queries, n) */
+    uint64_t query_row;
+    const float *key; /* (keys, n) */
+    uint64_t key_row;
+    float *out; /* (queries, keys) */
+    uint64_t out_row;
+    uint32_t queries, keys, n;
+} lar_dots;
+
+/* out[q] += the sum of weight[q][k] * value[k] over k. */
+typedef struct lar_mix {
+    const float *weight; /* (queries, keys) */
+    uint64_t weight_row;
+    const float *value; /* (keys, n) */
+    uint64_t value_row;
+    float *out; /* (queries, n) */
+    uint64_t out_row;
+    uint32_t queries, keys, n;
+} lar_mix;
+
 typedef struct lar_vectors {
-    float (*dot)(const float *a, const float *b, uint32_t n);
-    void (*add_scaled)(float *y, const float *x, float scale, uint32_t n); /* y += scale * x */
+    void (*dots)(const lar_dots *d);
+    void (*mix)(const lar_mix *m);
+    /* x[i] becomes e^(scale * x[i] - max), 0 below e^-87 (within 3 ulp elsewhere); returns their sum. */
+    float (*weigh)(float *x, uint32_t n, float scale, float max);
 } lar_vectors;
 
 /* For this processor. */

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "engine/compute/bug_switch.h"
+#include "engine/compute/workers.h"
 
 /* Steps of a layer, for lifetimes. What lives across layers lives from FIRST to LAST. */
 enum { FIRST, QUERY_DOWN, QUERY, LATENT, ATTEND, OUTPUT, ROUTE, EXPERTS, HEAD, LAST = HEAD };
@@ -69,8 +70,8 @@ static uint64_t workspace_bytes(const lar_forward *f) {
         widen(&most, lar_matmul_workspace(&l->output, 1, tokens));
         widen(&most, lar_matmul_workspace(l->key_absorb, c->heads, tokens));
         widen(&most, lar_matmul_workspace(l->value_up, c->heads, tokens));
-        widen(&most, lar_matmul_workspace(l->value_up, 1, LAR_ATTENTION_TILE));
-        widen(&most, lar_matmul_workspace(l->key_expand, 1, LAR_ATTENTION_TILE));
+        widen(&most, lar_matmul_workspace(l->value_up, c->heads, LAR_ATTENTION_TILE));
+        widen(&most, lar_matmul_workspace(l->key_expand, c->heads, LAR_ATTENTION_TILE));
         bool moe = lar_config_is_moe(c, i);
         widen(&most, lar_mlp_workspace(l->mlps, l->mlp_count, moe ? tokens * c->router.used : tokens));
         if (moe) widen(&most, lar_matmul_workspace(&l->router, 1, tokens));
@@ -87,6 +88,7 @@ static lar_error make_plan(lar_forward *f, lar_diag *d) {
     const lar_model_config *c = f->c;
     uint64_t n = f->o.tokens_max, used = c->router.used, four = sizeof(float);
     lar_attention_shape shape = attention_shape(c);
+    uint32_t parts = f->o.workers ? lar_workers_count(f->o.workers) : 1;
     const lar_scratch_buffer plan[BUFFERS] = {
         [B_HIDDEN] = {"hidden", n * c->hidden * four, FIRST, LAST, 0},
         [B_TURN] = {"turn", n * c->rope.dims * four, FIRST, LAST, 0},
@@ -94,7 +96,7 @@ static lar_error make_plan(lar_forward *f, lar_diag *d) {
         [B_QUERY_DOWN] = {"query_down", n * c->query_rank * four, QUERY_DOWN, QUERY, 0},
         [B_QUERY] = {"query", n * c->heads * (c->nope + c->rope.dims) * four, QUERY, ATTEND, 0},
         [B_LATENT] = {"latent", n * (c->rank + c->rope.dims) * four, LATENT, LATENT, 0},
-        [B_ATTENTION] = {"attention", lar_attention_scratch(&shape, f->o.tokens_max), ATTEND, ATTEND, 0},
+        [B_ATTENTION] = {"attention", lar_attention_scratch(&shape, f->o.tokens_max, parts), ATTEND, ATTEND, 0},
         [B_HEADS] = {"heads", n * c->heads * c->value * four, ATTEND, OUTPUT, 0},
         [B_OUT] = {"out", n * c->hidden * four, OUTPUT, EXPERTS, 0},
         [B_ROUTER] = {"router", n * c->router.experts * four, ROUTE, ROUTE, 0},

@@ -92,7 +92,7 @@ static float *run_watched(const golden *g, const golden_case *c, uint32_t worker
     assert_int_equal(lar_latent_cache_new(&g->config, c->count, &k, &d), LAR_OK);
     *seen = (choices){.used = g->config.router.used};
     lar_forward_set_watch(f, keep_choices, seen);
-    lar_forward_part part = {k, c->ids, c->count, c->positions, c->position_count};
+    lar_forward_part part = {k, c->ids, c->count, c->positions, c->position_count, 0};
     assert_int_equal(lar_forward_run(f, &part, 1, logits, &d), LAR_OK);
     lar_latent_cache_free(k);
     lar_forward_free(f);

@@ -1,0 +1,140 @@
+/* Vector operations: the same bits on every path and for any grouping, and close to sums in double. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+/* cmocka needs the three above first */
+#include <cmocka.h>
+#include <math.h>
+#include <string.h>
+
+#include "engine/compute/cpu.h"
+#include "engine/compute/vectors.h"
+#include "random_weights.h"
+
+enum { QUERIES = 11, KEYS = 13, WIDE = 200 };
+
+typedef struct rows {
+    float query[QUERIES][WIDE + 3], key[KEYS][WIDE + 5], out[QUERIES][WIDE];
+} rows;
+
+static void fill(rows *r) {
+    uint64_t seed = 4;
+    float *all = (float *)r;
+    for (size_t i = 0; i < sizeof *r / sizeof *all; i++) all[i] = random_float(&seed);
+}
+
+/* Paths that this processor runs. */
+static int paths(const lar_vectors *out[3]) {
+    int n = 0;
+    out[n++] = &lar_vectors_plain;
+#if defined(__x86_64__)
+    if (lar_cpu_best() >= LAR_CPU_AVX2) out[n++] = &lar_vectors_avx2;
+    if (lar_cpu_best() >= LAR_CPU_AVX512) out[n++] = &lar_vectors_avx512;
+#endif
+    return n;
+}
+
+/* Queries [q, q + queries) with keys [k, k + keys). */
+static void dots(const lar_vectors *v, rows *r, const uint32_t at[4], uint32_t n) {
+    v->dots(&(lar_dots){&r->query[at[0]][1], WIDE + 3, &r->key[at[2]][2], WIDE + 5, &r->out[at[0]][at[2]], WIDE, at[1],
+                        at[3], n});
+}
+
+static void dots_do_not_depend_on_grouping(void **state) {
+    (void)state;
+    static const uint32_t widths[] = {1, 15, 16, 64, 100, 192};
+    const lar_vectors *v[3];
+    int count = paths(v);
+    for (size_t w = 0; w < sizeof widths / sizeof *widths; w++) {
+        uint32_t n = widths[w];
+        rows want, got;
+        fill(&want);
+        rows start = want;
+        dots(v[0], &want, (uint32_t[]){0, QUERIES, 0, KEYS}, n);
+        for (int q = 0; q < QUERIES; q++)
+            for (int k = 0; k < KEYS; k++) {
+                double sum = (double)start.out[q][k];
+                for (uint32_t i = 0; i < n; i++) sum += (double)start.query[q][1 + i] * (double)start.key[k][2 + i];
+                assert_true(fabs((double)want.out[q][k] - sum) < 1e-5);
+            }
+        for (int i = 0; i < count; i++) {
+            got = start;
+            dots(v[i], &got, (uint32_t[]){0, QUERIES, 0, KEYS}, n);
+            assert_memory_equal(&got, &want, sizeof got);
+            got = start;
+            for (uint32_t q = 0; q < QUERIES; q++)
+                for (uint32_t k = 0; k < KEYS; k++) dots(v[i], &got, (uint32_t[]){q, 1, k, 1}, n);
+            assert_memory_equal(&got, &want, sizeof got);
+        }
+    }
+}
+
+static void mix(const lar_vectors *v, rows *r, uint32_t q, uint32_t queries, uint32_t n) {
+    v->mix(&(lar_mix){&r->query[q][0], WIDE + 3, &r->key[0][1], WIDE + 5, &r->out[q][0], WIDE, queries, KEYS, n});
+}
+
+static void mixes_do_not_depend_on_grouping(void **state) {
+    (void)state;
+    static const uint32_t widths[] = {3, 16, 33, 48, 128, 200};
+    const lar_vectors *v[3];
+    int count = paths(v);
+    for (size_t w = 0; w < sizeof widths / sizeof *widths; w++) {
+        rows want, got;
+        fill(&want);
+        rows start = want;
+        mix(v[0], &want, 0, QUERIES, widths[w]);
+        for (uint32_t q = 0; q < QUERIES; q++)
+            for (uint32_t c = 0; c < widths[w]; c++) {
+                double sum = (double)start.out[q][c];
+                for (int k = 0; k < KEYS; k++) sum += (double)start.query[q][k] * (double)start.key[k][1 + c];
+                assert_true(fabs((double)want.out[q][c] - sum) < 1e-5);
+            }
+        for (int i = 0; i < count; i++) {
+            got = start;
+            mix(v[i], &got, 0, QUERIES, widths[w]);
+            assert_memory_equal(&got, &want, sizeof got);
+            got = start;
+            for (uint32_t q = 0; q < QUERIES; q++) mix(v[i], &got, q, 1, widths[w]);
+            assert_memory_equal(&got, &want, sizeof got);
+        }
+    }
+}
+
+static void weights_are_exponentials(void **state) {
+    (void)state;
+    const lar_vectors *v[3];
+    int count = paths(v);
+    for (uint32_t n = 1; n <= 70; n += 23) {
+        float start[70], want[70], got[70], max = -INFINITY;
+        uint64_t seed = n;
+        for (uint32_t i = 0; i < n; i++) start[i] = random_float(&seed) * 40;
+        for (uint32_t i = 0; i < n; i++) max = fmaxf(max, start[i] * 0.5f);
+        if (n > 3) start[2] = -INFINITY, start[3] = 2 * max - 600;
+        memcpy(want, start, sizeof want);
+        float sum = v[0]->weigh(want, n, 0.5f, max);
+        double exact = 0;
+        for (uint32_t i = 0; i < n; i++) {
+            double e = exp((double)start[i] * 0.5 - (double)max);
+            exact += e;
+            assert_true(fabs((double)want[i] - e) <= 3e-6 * e + 1e-37);
+        }
+        assert_true(fabs((double)sum - exact) <= 1e-5 * exact);
+        if (n > 3) assert_true(want[2] == 0 && want[3] == 0);
+        for (int i = 1; i < count; i++) {
+            memcpy(got, start, sizeof got);
+            assert_true(v[i]->weigh(got, n, 0.5f, max) == sum);
+            assert_memory_equal(got, want, n * sizeof *got);
+        }
+    }
+    float bad[2] = {0, NAN};
+    assert_true(isnan(v[count - 1]->weigh(bad, 2, 1, 0)) && isnan(bad[1]));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(dots_do_not_depend_on_grouping),
+        cmocka_unit_test(mixes_do_not_depend_on_grouping),
+        cmocka_unit_test(weights_are_exponentials),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
