@@ -5,9 +5,13 @@
  * Invariant: after an error no sequence has changed. */
 #include "engine/engine.h"
 
+#include <sched.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/ensure.h"
+#include "engine/compute/panel_matmul.h"
+#include "engine/compute/workers.h"
 #include "engine/model/forward.h"
 
 enum { PARTS = 64 /* of one pass */ };
@@ -17,6 +21,8 @@ struct lar_engine {
     lar_model_config config;
     lar_weights weights;
     lar_forward *forward;
+    lar_workers *workers;
+    const lar_kernels *kernels;
     uint32_t tokens_max;
 };
 
@@ -24,14 +30,37 @@ struct lar_sequence {
     lar_latent_cache *cache;
 };
 
+/* Processors that this process may run on. */
+static uint32_t processors(void) {
+    cpu_set_t set;
+    int n = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+    return n < 1 ? 1 : n > LAR_WORKERS_MAX ? LAR_WORKERS_MAX : (uint32_t)n;
+}
+
+static lar_error choose_kernels(lar_engine *n, const lar_engine_options *o, lar_diag *d) {
+    lar_cpu path = LAR_CPU_SCALAR;
+    if (o->cpu && strcmp(o->cpu, "reference") == 0) {
+        n->kernels = lar_kernels_reference();
+        return LAR_OK;
+    }
+    lar_error e = lar_cpu_choose(o->cpu, &path, d);
+    n->kernels = lar_kernels_panels(path);
+    return e;
+}
+
 static lar_error open_all(lar_engine *n, const lar_engine_options *o, lar_diag *d) {
-    lar_error e = lar_model_files_open(o->path, &n->files, d);
+    lar_error e = choose_kernels(n, o, d);
+    if (!e) e = lar_workers_start(o->threads ? o->threads : processors(), &n->workers, d);
+    if (!e) e = lar_model_files_open(o->path, &n->files, d);
     if (!e) e = lar_config_read(&n->config, n->files, d);
-    lar_weights_options w = {.kernels = lar_kernels_reference(), .progress = o->progress, .context = o->context};
+    lar_weights_options w = {.kernels = n->kernels,
+                             .activations = o->activations,
+                             .progress = o->progress,
+                             .context = o->context};
     if (!e) e = lar_weights_load(&n->weights, &n->config, n->files, &w, d);
     n->tokens_max = o->tokens_max ? o->tokens_max : LAR_ENGINE_PASS_TOKENS;
     if (!e && n->tokens_max > n->config.context) n->tokens_max = n->config.context;
-    lar_forward_options f = {.tokens_max = n->tokens_max, .logits_max = n->tokens_max};
+    lar_forward_options f = {.tokens_max = n->tokens_max, .logits_max = n->tokens_max, .workers = n->workers};
     return e ? e : lar_forward_new(&n->config, &n->weights, &f, &n->forward, d);
 }
 
@@ -50,7 +79,32 @@ void lar_engine_close(lar_engine *e) {
     lar_forward_free(e->forward);
     if (e->weights.layers) lar_weights_release(&e->weights);
     lar_model_files_close(e->files);
+    lar_workers_stop(e->workers);
     free(e);
+}
+
+static uint64_t matrix_bytes(const lar_matrix *m) {
+    if (m->packed_bytes || !m->rows.tensor) return m->packed_bytes;
+    const lar_dtype_info *type = lar_dtype_info_of(m->rows.tensor->type);
+    return (uint64_t)m->out * (m->in / type->block_elements) * type->block_bytes;
+}
+
+static uint64_t mlp_bytes(const lar_mlp *m) {
+    return matrix_bytes(&m->gate) + matrix_bytes(&m->up) + matrix_bytes(&m->down);
+}
+
+static uint64_t active_bytes(const lar_engine *e) {
+    const lar_model_config *c = &e->config;
+    uint64_t bytes = matrix_bytes(&e->weights.head);
+    for (uint32_t i = 0; i < c->layers; i++) {
+        const lar_layer *l = &e->weights.layers[i];
+        bytes += matrix_bytes(&l->query_down) + matrix_bytes(&l->query) + matrix_bytes(&l->latent) +
+                 matrix_bytes(&l->output) + matrix_bytes(&l->router) + mlp_bytes(&l->shared);
+        for (uint32_t h = 0; h < c->heads; h++)
+            bytes += matrix_bytes(&l->key_absorb[h]) + matrix_bytes(&l->value_up[h]);
+        bytes += mlp_bytes(l->mlps) * (lar_config_is_moe(c, i) ? c->router.used : 1);
+    }
+    return bytes;
 }
 
 lar_engine_info lar_engine_info_of(const lar_engine *e) {
@@ -63,6 +117,9 @@ lar_engine_info lar_engine_info_of(const lar_engine *e) {
         .context = c->context,
         .experts = c->router.experts,
         .experts_used = c->router.used,
+        .kernels = e->kernels->name,
+        .threads = lar_workers_count(e->workers),
+        .active_bytes = active_bytes(e),
         .packed_bytes = e->weights.packed_bytes + e->weights.arena.used,
         .scratch_bytes = s.bytes,
         .scratch_peak = s.peak,

@@ -14,6 +14,7 @@
 #ifndef LARDER_ENGINE_ENGINE_H
 #define LARDER_ENGINE_ENGINE_H
 
+#include "engine/compute/matmul.h"
 #include "engine/model/sample.h"
 
 typedef struct lar_engine lar_engine;
@@ -24,12 +25,17 @@ enum { LAR_ENGINE_PASS_TOKENS = 512 };
 typedef struct lar_engine_options {
     const char *path;    /* a Hugging Face folder, a GGUF file, or any part of a split one */
     uint32_t tokens_max; /* in one pass; 0: LAR_ENGINE_PASS_TOKENS */
+    uint32_t threads;    /* that compute, the caller among them; 0: as many as this process may use */
+    /* "auto" or NULL: the fastest kernels of this processor; "avx512", "avx2", "scalar": those; "reference": the
+     * readable ones. All but the reference give the same bits. */
+    const char *cpu;
+    lar_activations activations; /* how x is rounded before products; the router and latents are in float32 always */
     void (*progress)(void *context, uint32_t done, uint32_t total); /* while weights are prepared; NULL: none */
     void *context;
 } lar_engine_options;
 
 /* NOT_FOUND, IO: the files; INVALID: a model that larder does not read, or damaged files (`d` says what was expected
- * and what was found); NO_MEMORY, LIMIT. After an error *out is NULL. */
+ * and what was found), or threads or kernels that are not to be had; NO_MEMORY, LIMIT. After an error *out is NULL. */
 LAR_MUST_USE lar_error lar_engine_open(const lar_engine_options *o, lar_engine **out, lar_diag *d);
 /* After all of its sequences are freed. NULL: nothing happens. */
 void lar_engine_close(lar_engine *e);
@@ -37,7 +43,10 @@ void lar_engine_close(lar_engine *e);
 typedef struct lar_engine_info {
     const char *family; /* "deepseek_v3" */
     uint32_t layers, vocab, context, experts, experts_used;
+    const char *kernels; /* "avx512" */
+    uint32_t threads;
     uint64_t packed_bytes;  /* of weights beside the mapped files */
+    uint64_t active_bytes;  /* of weights that one token reads: all products, of a layer's experts those it uses */
     uint64_t scratch_bytes; /* of a pass */
     uint64_t scratch_peak;  /* what no plan could go below */
     uint64_t token_bytes;   /* that a sequence keeps for one token */

@@ -8,12 +8,17 @@
 
 #include "base/ensure.h"
 
+static lar_activations by_type(lar_activations wanted, lar_dtype type) {
+    if (wanted != LAR_ACTIVATIONS_BY_TYPE) return wanted;
+    return lar_dtype_info_of(type)->block_elements > 1 ? LAR_ACTIVATIONS_INT8 : LAR_ACTIVATIONS_F32;
+}
+
 lar_matrix lar_matrix_of(const lar_rows *rows, const lar_kernels *kernels, lar_activations activations) {
     return (lar_matrix){.kernels = kernels,
                         .rows = *rows,
                         .out = rows->out,
                         .in = (uint32_t)lar_tensor_row_elements(rows->tensor),
-                        .activations = activations};
+                        .activations = by_type(activations, rows->tensor->type)};
 }
 
 lar_error lar_matrix_prepare(lar_matrix *m, const lar_rows *rows, const lar_kernels *kernels,

@@ -17,9 +17,10 @@
 
 /* How x is rounded before it is multiplied. Sums are float32 or wider always. */
 typedef enum lar_activations {
-    LAR_ACTIVATIONS_F32,  /* as it is */
-    LAR_ACTIVATIONS_BF16, /* to the nearest, ties to even */
-    LAR_ACTIVATIONS_INT8  /* blocks of 32 along a row: scale = max|x| / 127, the nearest integer of x / scale */
+    LAR_ACTIVATIONS_F32,    /* as it is */
+    LAR_ACTIVATIONS_BF16,   /* to the nearest, ties to even */
+    LAR_ACTIVATIONS_INT8,   /* blocks of 32 along a row: scale = max|x| / 127, the nearest integer of x / scale */
+    LAR_ACTIVATIONS_BY_TYPE /* only asked for: INT8 with weights that are integers in blocks, F32 with floats */
 } lar_activations;
 enum { LAR_INT8_BLOCK = 32 };
 
@@ -101,7 +102,7 @@ LAR_MUST_USE lar_error lar_matrix_prepare(lar_matrix *m, const lar_rows *rows, c
                                           lar_activations activations, lar_diag *d);
 /* The caller has filled gate, up and down as lar_matrix_of() does; after an error nothing needs a release. */
 LAR_MUST_USE lar_error lar_mlp_prepare(lar_mlp *m, lar_diag *d);
-/* A matrix that is not prepared yet. */
+/* A matrix that is not prepared yet; `activations` BY_TYPE is decided here. */
 lar_matrix lar_matrix_of(const lar_rows *rows, const lar_kernels *kernels, lar_activations activations);
 /* Zeroed matrices are fine. */
 void lar_matrix_release(lar_matrix *m);

@@ -8,21 +8,24 @@
 #include <unistd.h>
 
 #include "gateway/config/nearest.h"
+#include "gateway/local/compute_options.h"
 #include "gateway/local/run_cases.h"
 
 enum { OK, FAILED, USAGE };
 
 static const char usage[] =
     "usage: larder run --model PATH --ids CASES.json --logits OUT.safetensors\n"
-    "Runs a model of the DeepSeek family on this machine, in float32. PATH is a Hugging Face folder or FILE.gguf.\n"
+    "Runs a model of the DeepSeek family on this machine. PATH is a Hugging Face folder or FILE.gguf.\n"
     "  --model PATH    config.json with safetensors, or GGUF\n"
     "  --ids FILE      {\"cases\": [{\"name\": \"a\", \"ids\": [1, 2], \"positions\": [1]}]}; - is standard input.\n"
     "                  positions: tokens whose logits are wanted (absent: the last); continuation: a list, as many ids\n"
     "                  as it holds are added greedily\n"
-    "  --logits FILE   written as safetensors: NAME.logits, and NAME.continuation and NAME.margin of greedy cases\n";
+    "  --logits FILE   written as safetensors: NAME.logits, and NAME.continuation and NAME.margin of greedy cases\n" LAR_COMPUTE_OPTIONS_HELP
+    "Activations are f32 unless something else is asked for.\n";
 
 typedef struct options {
     const char *model, *ids, *logits;
+    lar_compute_options compute;
 } options;
 
 static int bad(const char *format, const char *what) {
@@ -33,7 +36,7 @@ static int bad(const char *format, const char *what) {
 }
 
 static int unknown(const char *name) {
-    static const char *const all[] = {"--model", "--ids", "--logits", "--help"};
+    static const char *const all[] = {"--model", "--ids", "--logits", "--threads", "--cpu", "--activations", "--help"};
     lar_nearest n;
     lar_nearest_init(&n, lar_slice_cstr(name));
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) lar_nearest_offer(&n, lar_slice_cstr(all[i]));
@@ -45,9 +48,10 @@ static int unknown(const char *name) {
 /* -1: go on. */
 static int take(int argc, char **argv, options *o) {
     for (int i = 1; i < argc; i++) {
-        const char *equals = strchr(argv[i], '='), **to = NULL;
+        const char *equals = strchr(argv[i], '=');
         size_t n = equals ? (size_t)(equals - argv[i]) : strlen(argv[i]);
         lar_slice name = {argv[i], n};
+        const char **to = lar_compute_options_find(&o->compute, name);
         if (lar_slice_eq_cstr(name, "--help") || lar_slice_eq_cstr(name, "-h")) {
             (void)fputs(usage, stdout);
             return OK;
@@ -87,10 +91,11 @@ int lar_command_run(int argc, char **argv) {
     lar_diag d = {0};
     int code = take(argc, argv, &o);
     if (code >= 0) return code;
+    lar_engine_options how = {.path = o.model, .progress = isatty(STDERR_FILENO) ? show_progress : NULL};
+    if (lar_compute_options_read(&o.compute, LAR_ACTIVATIONS_F32, &how, &d)) return bad("%s", d.text);
     const char *ids = strcmp(o.ids, "-") == 0 ? "/dev/stdin" : o.ids;
     lar_error e = lar_run_cases_read(&cases, ids, &d);
     code = e ? failed(ids, e, &d) : OK;
-    lar_engine_options how = {.path = o.model, .progress = isatty(STDERR_FILENO) ? show_progress : NULL};
     if (!e) {
         e = lar_engine_open(&how, &engine, &d);
         if (e) code = failed(o.model, e, &d);

@@ -31,8 +31,8 @@ def run(larder, *arguments, stdin=None):
     return done.returncode, done.stderr
 
 
-def check_golden(larder, model, out):
-    code, err = run(larder, "--model", model, "--ids", f"{model}/cases.json", "--logits", out)
+def check_golden(larder, model, out, *options):
+    code, err = run(larder, "--model", model, "--ids", f"{model}/cases.json", "--logits", out, *options)
     assert (code, err) == (0, ""), (code, err)
     got, wanted = load(out), load(f"{model}/expected.safetensors")
     for name, (shape, values) in wanted.items():
@@ -70,9 +70,14 @@ def check_refusals(larder, model, folder):
     assert code == 1 and folder in err and "config.json" in err, err
     code, err = run(larder, "--model", model, "--ids", f"{model}/cases.json", "--logits", f"{folder}/no/out")
     assert code == 1 and "No such file" in err, err
+    whole = ("--model", model, "--ids", f"{model}/cases.json", "--logits", out)
+    code, err = run(larder, *whole, "--cpu", "mmx")
+    assert code == 1 and "no path 'mmx'; choose auto" in err, err
     for arguments, says in [((), "--model is missing"), (("--modle", "x"), "did you mean --model?"),
                             (("--model",), "needs a value"), (("--model", model), "--ids is missing"),
-                            (("--model", model, "--ids", "x"), "--logits is missing")]:
+                            (("--model", model, "--ids", "x"), "--logits is missing"),
+                            ((*whole, "--threads", "0"), "--threads 0: expected 1 to"),
+                            ((*whole, "--activations", "int4"), "expected f32, bf16, int8 or by-type")]:
         code, err = run(larder, *arguments)
         assert code == 2 and says in err, (arguments, err)
 
@@ -80,6 +85,7 @@ def check_refusals(larder, model, folder):
 def main():
     larder, models = sys.argv[1:]
     with tempfile.TemporaryDirectory() as folder:
+        check_golden(larder, f"{models}/glm-flash-bf16", f"{folder}/logits", "--cpu=reference", "--threads", "1")
         check_golden(larder, f"{models}/glm-flash-bf16", f"{folder}/logits")
         os.remove(f"{folder}/logits")
         check_refusals(larder, f"{models}/glm-flash-bf16", folder)
