@@ -15,6 +15,7 @@
 #include "gateway/commands/query.h"
 #include "gateway/commands/replay.h"
 #include "gateway/config/nearest.h"
+#include "gateway/local/inspect.h"
 #include "gateway/local/plan_command.h"
 #include "gateway/local/run_command.h"
 #include "gateway/main/config_command.h"
@@ -52,6 +53,7 @@ static int diff(int argc, char **argv) { return lar_command_diff(argc - 1, argv 
 static int replay(int argc, char **argv) { return lar_command_replay(argc - 1, argv + 1); }
 static int baseline(int argc, char **argv) { return lar_command_baseline(argc - 1, argv + 1); }
 static int explain(int argc, char **argv) { return lar_command_explain(argc - 1, argv + 1); }
+static int inspect(int argc, char **argv) { return lar_command_inspect(argc - 1, argv + 1); }
 static int fingerprint(int argc, char **argv) { return lar_command_fingerprint(argc - 1, argv + 1); }
 
 static const char *const mode_names[] = {
@@ -112,6 +114,8 @@ static const command commands[] = {
     {"fingerprint", "[options]", "the edition: versions of all that decides what is sent", fingerprint,
      HELP_BY_COMMAND},
     {"lint", "[options] FILE...", "find what breaks a prefix cache in requests and prompts", lint, HELP_BY_COMMAND},
+    {"inspect", "[options] FOLDER|FILE.gguf", "what a model is, and what of it is missing or not supported", inspect,
+     HELP_BY_COMMAND},
     {"plan", "--model PATH [options]", "the memory that a model and its requests take", lar_command_plan,
      HELP_BY_COMMAND},
     {"rules", "[RULE]", "the canonicalisation rules, or one of them", rules, HELP_BY_TABLE},
