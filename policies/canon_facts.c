@@ -139,12 +139,13 @@ static lar_error newest_turn(lar_canon *c, uint32_t deepest) {
     lar_canon_segment *end = &c->segments[count - 1];
     if (!opens(c, t) && deepest != LAR_JSON_NONE && t <= deepest) {
         /* A tool round: the bytes stay. What is true now wins; else what this conversation has. But if this very
-         * request was sent before and its turn has been opened anew since, it is a replay: the newest block wins. */
+         * request was sent before and its turn has been opened anew since, it is a replay: the newest block wins. One
+         * with another directory is that of a conversation that is alike: then the turn is opened anew. */
         choice pin = recalled(c, 'P', after), opened = recalled(c, 'F', s->chain);
-        bool has_pin = pin.found && pin.block.len, has_opened = opened.found && opened.block.len;
+        bool has_pin = pin.found && pin.block.len, has_opened = opened.found && opened.block.len && opened.agrees;
         end->opening = opened.newest;
         bool replay = deepest == count - 1 && end->known_opening != end->opening;
-        bool others = opened.agrees && !pin.agrees; /* the pinned one is that of a conversation that is alike */
+        bool others = has_opened && !pin.agrees; /* the pinned one is that of a conversation that is alike */
         bool keeps = has_pin && (pin.now || !has_opened || !(replay || opened.now || others));
         if (keeps && !stale(c, &pin)) {
             s->facts = pin.block;

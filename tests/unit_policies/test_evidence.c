@@ -416,6 +416,33 @@ static void test_evidence_holds_no_values(void **state) {
     harness_release(&h);
 }
 
+#define RUN(folder, id, rest) CHAT("Working directory: " folder "\\nrequest_id: " id "\\nYou.", USER("fix it") rest)
+#define CALL(n) "{\"id\":\"" n "\",\"type\":\"function\",\"function\":{\"name\":\"ls\",\"arguments\":\"{}\"}}"
+#define CALLS(n)                                                                                                       \
+    ",{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[" CALL(n) "]},{\"role\":\"tool\","                      \
+                                                                         "\"tool_call_id\":\"" n                       \
+                                                                         "\",\"content\":\"t\"}"
+
+/* Of conversations that begin alike none is told the folder of another one: in the tool rounds of one that began with
+ * its folder in the prompt, the turn is opened anew. */
+static void test_rounds_say_their_own_folder(void **state) {
+    (void)state;
+    harness h;
+    harness_init(&h);
+    char got[4096];
+    sent(&h, got, sizeof got, RUN("/srv/one", "r-1001-aaaa", ""));
+    sent(&h, got, sizeof got, RUN("/srv/two", "r-1002-bbbb", ""));
+    assert_non_null(strstr(got, "Working directory: /srv/two\\n"));
+    sent(&h, got, sizeof got, RUN("/srv/one", "r-1003-cccc", CALLS("a")));
+    assert_null(strstr(got, "/srv/two"));
+    assert_non_null(strstr(got, "Working directory: /srv/one\\n"));
+    assert_non_null(strstr(got, "r-1003-cccc"));
+    sent(&h, got, sizeof got, RUN("/srv/one", "r-1004-dddd", CALLS("a") CALLS("b"))); /* the block stays */
+    assert_non_null(strstr(got, "Working directory: /srv/one\\n"));
+    assert_non_null(strstr(got, "r-1003-cccc"));
+    harness_release(&h);
+}
+
 /* Fresh ids of input items mean nothing: the conversation is known, the bytes go as they came. */
 static void test_item_ids(void **state) {
     (void)state;
@@ -551,6 +578,7 @@ int main(void) {
                                        cmocka_unit_test(test_clocks_in_openings),
                                        cmocka_unit_test(test_sessions_are_apart),
                                        cmocka_unit_test(test_evidence_holds_no_values),
+                                       cmocka_unit_test(test_rounds_say_their_own_folder),
                                        cmocka_unit_test(test_item_ids),
                                        cmocka_unit_test(test_plain_prompts),
                                        cmocka_unit_test(test_refresh),
