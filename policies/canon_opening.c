@@ -73,7 +73,8 @@ static bool is_preamble(const lar_canon *c, const lar_canon_unit *u) {
 }
 
 /* Bit i: spans[i] may move. A clock only ever does if it shows now or ticks in its conversation (canon_evidence.c):
- * then all of the conversation stands behind it. Counted without the values, so that none decides by its length. */
+ * then all of the conversation stands behind it. For others the text counts up to the next value that stays, for
+ * nothing is shared behind that; and without the values, so that none decides by its length. */
 static uint64_t movable(const lar_canon *c, uint32_t first) {
     uint32_t end = c->json->nodes[c->view->segments[c->opening_end - 1].node].end, values = 0;
     uint64_t mask = 0;
@@ -84,8 +85,10 @@ static uint64_t movable(const lar_canon *c, uint32_t first) {
             const lar_volatile_span *s = &c->spans[i];
             bool clock = lar_volatile_row_of(s->class_id)->evidence == LAR_EVIDENCE_NOW;
             uint32_t from = lar_text_body_offset(&u->text, s->start), to = lar_text_body_offset(&u->text, s->end);
-            if (clock || (preamble && end - to - values >= KEPT_BYTES_MIN)) mask |= 1ull << i;
-            values += to - from;
+            bool moves = clock || (preamble && end - to - values >= KEPT_BYTES_MIN);
+            if (moves) mask |= 1ull << i;
+            if (!moves && lar_canon_class_on(c, s->class_id)) end = from, values = 0;
+            else values += to - from;
         }
     }
     return mask;

@@ -314,6 +314,32 @@ static void test_own_words_stay(void **state) {
     harness_release(&h);
 }
 
+/* Nothing is shared behind a value that stays: what stands in front of it moves only for the text between them. */
+static void test_nothing_behind_what_stays(void **state) {
+    (void)state;
+    static const struct {
+        const char *body;
+        uint32_t moved;
+    } rows[] = {
+        {CHAT("You.", USER("<cwd>/srv/w%d</cwd>" FILES "<root>/srv/w%d</root>" FILES) "," USER("Go")), 2},
+        {CHAT("You.", USER("<cwd>/srv/w%d</cwd>" FILES "<root>/srv/w%d</root>") "," USER("Go")), 1},
+        {CHAT("You.", USER("<cwd>/srv/w%d</cwd>" FILES60 "<root>/srv/w%d</root>" FILES60 FILES60) "," USER("Go")), 0},
+        {CHAT("You.", USER("<cwd>/srv/w%d</cwd>" FILES60 "<cwd>/srv/w%d</cwd>") "," USER(FILES)), 2}};
+    for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
+        harness h;
+        harness_init(&h);
+        char got[8192], body[4096];
+        for (int i = 0; i < 2; i++) {
+            (void)snprintf(body, sizeof body, rows[k].body, i + 10000000, i + 10000000);
+            sent(&h, got, sizeof got, body);
+        }
+        uint32_t pointers = 0;
+        for (const char *p = got; (p = strstr(p, POINTER)) != NULL; p++) pointers++;
+        assert_int_equal(pointers, rows[k].moved);
+        harness_release(&h);
+    }
+}
+
 /* From 512 bytes behind the value on: up to the end of the opening's last message, the values themselves left out. */
 static void test_enough_behind(void **state) {
     (void)state;
@@ -345,9 +371,8 @@ static void test_tree_in_an_opening(void **state) {
     same(&h, CHAT("You.", USER(TREE("/srv/checkout-one", "/srv/checkout-one/")) AGREED("Fix it.")));
     for (int i = 0; i < 3; i++)
         expect(&h, CHAT("You.", USER(TREE(TWO, TWO "/")) AGREED("Fix it.")),
-               CHAT("You.",
-                    USER(TREE(POINTER, POINTER)) AGREED("Fix it." OPEN "working in the directory: " TWO
-                                                        "\\nValue: " TWO "/\\n" CLOSE)));
+               CHAT("You.", USER(TREE(POINTER, POINTER))
+                                AGREED("Fix it." OPEN "working in the directory: " TWO "\\nValue: " TWO "/\\n" CLOSE)));
     assert_true(fired(&h, LAR_RULE_LR009));
     harness_release(&h);
 }
@@ -574,6 +599,7 @@ int main(void) {
                                        cmocka_unit_test(test_openings_in_several_messages),
                                        cmocka_unit_test(test_own_words_stay),
                                        cmocka_unit_test(test_enough_behind),
+                                       cmocka_unit_test(test_nothing_behind_what_stays),
                                        cmocka_unit_test(test_tree_in_an_opening),
                                        cmocka_unit_test(test_clocks_in_openings),
                                        cmocka_unit_test(test_sessions_are_apart),
