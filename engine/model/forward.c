@@ -316,6 +316,8 @@ static void logits_of_wanted(const pass *p, float *logits) {
 }
 
 static lar_error check_part(const lar_forward *f, const lar_forward_part *part, lar_diag *d) {
+    if (LAR_BUG(CONTEXT_SHIFT) && lar_latent_cache_length(part->cache) == lar_latent_cache_capacity(part->cache))
+        lar_latent_cache_set_length(part->cache, 0);
     uint64_t end = (uint64_t)lar_latent_cache_length(part->cache) + part->count;
     for (uint32_t t = 0; t < part->count; t++)
         if (part->ids[t] >= f->c->vocab)
