@@ -33,6 +33,13 @@ typedef struct lar_inspect_lack {
     lar_tensor_lack lack; /* its name is the one above */
 } lar_inspect_lack;
 
+/* A part that a model may have, and that larder may refuse. */
+typedef enum lar_inspect_state { LAR_INSPECT_NONE, LAR_INSPECT_READ, LAR_INSPECT_REFUSED } lar_inspect_state;
+typedef struct lar_inspect_part {
+    lar_inspect_state state;
+    char text[LAR_INSPECT_TEXT_BYTES]; /* what it is, or why it is refused */
+} lar_inspect_part;
+
 /* Text from the model is made harmless for a terminal, and is valid UTF-8. */
 typedef struct lar_inspection {
     const lar_model_files *files;
@@ -45,8 +52,7 @@ typedef struct lar_inspection {
     lar_diag refused; /* why larder cannot run the architecture; empty: it can */
     uint32_t lack_count;
     lar_inspect_lack lacks[LAR_INSPECT_LACKS_MAX]; /* the first of them */
-    char tokenizer[LAR_INSPECT_TEXT_BYTES];        /* empty: there is none */
-    char chat_template[LAR_INSPECT_TEXT_BYTES];    /* likewise */
+    lar_inspect_part tokenizer, chat_template;
 } lar_inspection;
 
 /* Everything that headers and small texts say. Only NO_MEMORY is an error: what cannot be read is said in its place. */

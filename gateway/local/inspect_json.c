@@ -28,6 +28,14 @@ static bool add_text(cJSON *o, const char *name, const char *text) {
     return *text ? cJSON_AddStringToObject(o, name, text) != NULL : cJSON_AddNullToObject(o, name) != NULL;
 }
 
+/* NULL: there is none. */
+static bool add_part(cJSON *o, const char *name, const lar_inspect_part *p) {
+    if (p->state == LAR_INSPECT_NONE) return cJSON_AddNullToObject(o, name) != NULL;
+    cJSON *part = cJSON_AddObjectToObject(o, name);
+    return part && cJSON_AddBoolToObject(part, "supported", p->state == LAR_INSPECT_READ) &&
+           add_text(part, "text", p->text);
+}
+
 static bool add_files(cJSON *o, const lar_inspection *i) {
     cJSON *list = cJSON_AddArrayToObject(o, "files");
     bool ok = list != NULL;
@@ -118,7 +126,7 @@ lar_error lar_inspect_print_json(const lar_inspection *i, lar_inspect_detail det
     bool ok = cJSON_AddStringToObject(o, "form", gguf ? "gguf" : "folder") &&
               add_text(o, "architecture", i->architecture) && add_text(o, "name", i->name) &&
               cJSON_AddBoolToObject(o, "runs", lar_inspect_runs(i)) && add_text(o, "refused", i->refused.text) &&
-              add_text(o, "tokenizer", i->tokenizer) && add_text(o, "template", i->chat_template);
+              add_part(o, "tokenizer", &i->tokenizer) && add_part(o, "template", &i->chat_template);
     ok = ok && add_files(o, i) && add_numbers(o, i) && add_sums(o, i) && add_lacks(o, i);
     if (ok && detail == LAR_INSPECT_TENSORS) ok = add_tensors(o, i);
     if (ok) return lar_present_document(o, stdout);

@@ -30,6 +30,12 @@ static const char *count_text(uint64_t n, char out[AMOUNT_BYTES]) {
     return amount(n, 1000, units, out);
 }
 
+static void print_part(const char *name, const lar_inspect_part *p) {
+    static const char *const before[] = {
+        [LAR_INSPECT_NONE] = "none", [LAR_INSPECT_READ] = "", [LAR_INSPECT_REFUSED] = "not supported: "};
+    (void)printf("%-12s  %s%s\n", name, before[p->state], p->text);
+}
+
 static void print_head(const lar_inspection *i) {
     char bytes[AMOUNT_BYTES], values[AMOUNT_BYTES];
     bool gguf = lar_model_files_form(i->files) == LAR_MODEL_GGUF;
@@ -39,8 +45,9 @@ static void print_head(const lar_inspection *i) {
     (void)printf("architecture  %s%s%s%s\n", *i->architecture ? i->architecture : "not said", *i->name ? " (" : "",
                  i->name, *i->name ? ")" : "");
     (void)printf("parameters    %s in %" PRIu64 " tensors\n", count_text(i->all.values, values), i->all.tensors);
-    (void)printf("tokenizer     %s\n", *i->tokenizer ? i->tokenizer : "none");
-    (void)printf("template      %s\n\n", *i->chat_template ? i->chat_template : "none");
+    print_part("tokenizer", &i->tokenizer);
+    print_part("template", &i->chat_template);
+    (void)printf("\n");
     for (int k = 0; k < LAR_INSPECT_FIELD_COUNT; k++)
         if (i->known[k])
             (void)printf("%-36s%10" PRIu64 "\n", lar_inspect_field_of((lar_inspect_field)k)->label, i->field[k]);
@@ -106,7 +113,10 @@ static void print_verdict(const lar_inspection *i) {
     if (*i->refused.text) (void)printf("larder cannot run it: %s\n", i->refused.text);
     else if (i->lack_count)
         (void)printf("larder cannot run it: %u tensors are missing or have another shape\n", i->lack_count);
-    else (void)printf("larder can run it%s\n", *i->tokenizer ? "" : ", on token ids alone: there is no tokenizer");
+    else if (i->tokenizer.state == LAR_INSPECT_READ) (void)printf("larder can run it\n");
+    else
+        (void)printf("larder can run it on token ids alone: %s tokenizer\n",
+                     i->tokenizer.state == LAR_INSPECT_NONE ? "there is no" : "it does not read its");
 }
 
 void lar_inspect_print(const lar_inspection *i, lar_inspect_detail detail) {

@@ -1,13 +1,15 @@
 /* Collects what the headers of a model and the texts beside them say.
  * Called by inspect.c; one thread; blocks on the disk. Why the numbers are read here and not taken from the checked
- * configuration: a model that larder cannot run is shown all the same. Memory: config.json and tokenizer.json, as span
- * trees, one after the other. Invariant: text from the model is stored only as lar_present_name leaves it.
- * Not here: what is valid (engine/model/model_config.c). */
+ * configuration: a model that larder cannot run is shown all the same. Memory: config.json as a span tree, then
+ * tokenizer and template, one after the other. Invariant: text from the model is stored only as lar_present_name leaves
+ * it. Not here: what is valid (engine/model/model_config.c). */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/json.h"
+#include "engine/model/model_text.h"
+#include "engine/text/template.h"
 #include "gateway/commands/present.h"
 #include "gateway/local/inspect.h"
 
@@ -26,7 +28,7 @@ static void show(lar_slice text, char out[LAR_INSPECT_TEXT_BYTES]) {
     lar_present_name(text, out);
 }
 
-/* -- a folder ------------------------------------------------------------------------------------------------------ */
+/* -- a folder ----------------------------------------------------------------------------------------------------- */
 
 /* A text of the folder as a tree that borrows it. */
 typedef struct tree {
@@ -68,62 +70,7 @@ static lar_error folder_config(lar_inspection *i) {
     return e == LAR_NO_MEMORY ? e : LAR_OK; /* what else is wrong with it, lar_config_read says */
 }
 
-static uint32_t members(const lar_json *j, uint32_t node) { return node < j->count ? j->nodes[node].count : 0; }
-
-static lar_error folder_tokenizer(lar_inspection *i) {
-    static const char *const others[] = {"tiktoken.model", "tokenizer.model"};
-    char kind[LAR_INSPECT_TEXT_BYTES] = "of no known kind";
-    tree t;
-    lar_diag d = {0};
-    lar_error e = read_tree(i->files, "tokenizer.json", &t, &d);
-    const lar_json *j = &t.json;
-    uint32_t model = lar_json_get(j, 0, "model");
-    if (!e) e = show_string(j, lar_json_get(j, model, "type"), kind);
-    if (!e)
-        (void)snprintf(i->tokenizer, sizeof i->tokenizer, "tokenizer.json: %.100s, %u tokens, %u added", kind,
-                       members(j, lar_json_get(j, model, "vocab")), members(j, lar_json_get(j, 0, "added_tokens")));
-    else if (e != LAR_NOT_FOUND)
-        (void)snprintf(i->tokenizer, sizeof i->tokenizer, "tokenizer.json: %s", *d.text ? d.text : lar_error_text(e));
-    release_tree(&t);
-    if (e != LAR_NOT_FOUND) return e == LAR_NO_MEMORY ? e : LAR_OK;
-    for (size_t k = 0; k < sizeof others / sizeof *others; k++) {
-        lar_buf none; /* LIMIT: the file is there */
-        lar_buf_init(&none, 1);
-        if (lar_model_files_text(i->files, others[k], &none, NULL) == LAR_LIMIT)
-            (void)snprintf(i->tokenizer, sizeof i->tokenizer, "%s alone; larder reads tokenizer.json", others[k]);
-        lar_buf_release(&none);
-    }
-    return LAR_OK;
-}
-
-/* A template in a file of its own, or in tokenizer_config.json: one, or a list of them by name. */
-static lar_error folder_template(lar_inspection *i) {
-    lar_buf text;
-    lar_buf_init(&text, TEXT_BYTES_MAX);
-    lar_error e = lar_model_files_text(i->files, "chat_template.jinja", &text, NULL);
-    size_t bytes = text.len;
-    lar_buf_release(&text);
-    if (!e)
-        return (void)snprintf(i->chat_template, sizeof i->chat_template, "chat_template.jinja: %zu bytes", bytes), e;
-    if (e == LAR_NO_MEMORY) return e;
-    tree t;
-    lar_diag d = {0};
-    e = read_tree(i->files, "tokenizer_config.json", &t, &d);
-    uint32_t node = lar_json_get(&t.json, 0, "chat_template");
-    if (e && e != LAR_NOT_FOUND)
-        (void)snprintf(i->chat_template, sizeof i->chat_template, "tokenizer_config.json: %s",
-                       *d.text ? d.text : lar_error_text(e));
-    else if (lar_json_is(&t.json, node, LAR_JSON_STRING))
-        (void)snprintf(i->chat_template, sizeof i->chat_template, "tokenizer_config.json: %zu bytes",
-                       lar_json_inner(&t.json, node).len);
-    else if (lar_json_is(&t.json, node, LAR_JSON_ARRAY))
-        (void)snprintf(i->chat_template, sizeof i->chat_template, "tokenizer_config.json: %u by name",
-                       members(&t.json, node));
-    release_tree(&t);
-    return e == LAR_NO_MEMORY ? e : LAR_OK;
-}
-
-/* -- GGUF ---------------------------------------------------------------------------------------------------------- */
+/* -- GGUF --------------------------------------------------------------------------------------------------------- */
 
 static void show_value(const lar_gguf *g, const char *key, char out[LAR_INSPECT_TEXT_BYTES]) {
     lar_slice text;
@@ -142,26 +89,69 @@ static void gguf_numbers(lar_inspection *i, const lar_gguf *g) {
 }
 
 static void gguf_texts(lar_inspection *i, const lar_gguf *g) {
-    char model[LAR_INSPECT_TEXT_BYTES] = "", pre[LAR_INSPECT_TEXT_BYTES] = "no pre-tokenizer named";
-    lar_gguf_strings tokens = {0};
-    lar_slice text;
+    lar_gguf_strings tokens;
     show_value(g, "general.architecture", i->architecture);
     show_value(g, "general.name", i->name);
-    show_value(g, "tokenizer.ggml.model", model);
-    show_value(g, "tokenizer.ggml.pre", pre);
-    bool listed = lar_gguf_strings_of(g, "tokenizer.ggml.tokens", &tokens, NULL) == LAR_OK;
-    if (*model || listed)
-        (void)snprintf(i->tokenizer, sizeof i->tokenizer, "in the metadata: %.100s, %.100s, %" PRIu64 " tokens",
-                       *model ? model : "of no known kind", pre, tokens.left);
-    if (listed && !i->known[LAR_INSPECT_VOCAB]) {
-        i->known[LAR_INSPECT_VOCAB] = true;
-        i->field[LAR_INSPECT_VOCAB] = tokens.left;
-    }
-    if (lar_gguf_string(g, "tokenizer.chat_template", &text, NULL) == LAR_OK)
-        (void)snprintf(i->chat_template, sizeof i->chat_template, "in the metadata: %zu bytes", text.len);
+    if (i->known[LAR_INSPECT_VOCAB] || lar_gguf_strings_of(g, "tokenizer.ggml.tokens", &tokens, NULL)) return;
+    i->known[LAR_INSPECT_VOCAB] = true;
+    i->field[LAR_INSPECT_VOCAB] = tokens.left;
 }
 
-/* -- tensors ------------------------------------------------------------------------------------------------------- */
+/* -- texts -------------------------------------------------------------------------------------------------------- */
+
+/* Where there is none: what else may have been meant by it. */
+static void other_tokenizer(lar_inspection *i) {
+    static const char *const others[] = {"tiktoken.model", "tokenizer.model"};
+    for (size_t k = 0; k < sizeof others / sizeof *others; k++) {
+        lar_buf none; /* LIMIT: the file is there */
+        lar_buf_init(&none, 1);
+        if (lar_model_files_text(i->files, others[k], &none, NULL) == LAR_LIMIT) {
+            i->tokenizer.state = LAR_INSPECT_REFUSED;
+            (void)snprintf(i->tokenizer.text, sizeof i->tokenizer.text, "%s alone; larder reads tokenizer.json",
+                           others[k]);
+        }
+        lar_buf_release(&none);
+    }
+}
+
+/* What is refused is said in its place; only NO_MEMORY ends the whole. */
+static lar_error settle(lar_inspect_part *part, lar_error e, const lar_diag *d) {
+    if (e == LAR_OK) part->state = LAR_INSPECT_READ;
+    else if (e != LAR_NOT_FOUND) {
+        part->state = LAR_INSPECT_REFUSED;
+        show(lar_slice_cstr(*d->text ? d->text : lar_error_text(e)), part->text);
+    }
+    return e == LAR_NO_MEMORY ? e : LAR_OK;
+}
+
+static lar_error read_tokenizer(lar_inspection *i, const lar_gguf *g) {
+    lar_tokenizer *t;
+    lar_diag d = {0};
+    lar_error e = lar_model_tokenizer(i->files, &t, &d);
+    if (!e) {
+        char pre[LAR_INSPECT_TEXT_BYTES] = "tokenizer.json";
+        if (g) show_value(g, "tokenizer.ggml.pre", pre);
+        (void)snprintf(i->tokenizer.text, sizeof i->tokenizer.text, "BPE, %u ids, %.100s", lar_tokenizer_size(t), pre);
+        lar_tokenizer_free(t);
+    }
+    if (e == LAR_NOT_FOUND && !g) other_tokenizer(i);
+    return settle(&i->tokenizer, e, &d);
+}
+
+static lar_error read_template(lar_inspection *i) {
+    lar_buf source;
+    lar_template *t = NULL;
+    lar_diag d = {0};
+    lar_buf_init(&source, LAR_TEMPLATE_SOURCE_BYTES_MAX);
+    lar_error e = lar_model_template_source(i->files, &source, &d);
+    if (!e) e = lar_template_parse(lar_buf_slice(&source), &t, &d);
+    if (!e) (void)snprintf(i->chat_template.text, sizeof i->chat_template.text, "%zu bytes of Jinja", source.len);
+    lar_template_free(t);
+    lar_buf_release(&source);
+    return settle(&i->chat_template, e, &d);
+}
+
+/* -- tensors ------------------------------------------------------------------------------------------------------ */
 
 /* Scales of FP8 take room, but are no parameters of their own. */
 static bool is_scale(const lar_tensor *t) {
@@ -213,11 +203,9 @@ lar_error lar_inspect_read(const lar_model_files *f, lar_inspection *out) {
     if (g) {
         gguf_numbers(out, g);
         gguf_texts(out, g);
-    } else {
-        e = folder_config(out);
-        if (!e) e = folder_tokenizer(out);
-        if (!e) e = folder_template(out);
-    }
+    } else e = folder_config(out);
+    if (!e) e = read_tokenizer(out, g);
+    if (!e) e = read_template(out);
     if (e) return e;
     sum_tensors(out);
     e = lar_config_read(&out->config, f, &out->refused);

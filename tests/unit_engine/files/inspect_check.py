@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
 """larder inspect on made-up models: what it says of good ones in both forms, and of those that lack something.
 
-usage: inspect_check.py LARDER WRITE_MODEL
+usage: inspect_check.py LARDER WRITE_MODEL TOKENIZER.json
 """
 import json
 import os
+import re
+import shutil
 import subprocess
 import sys
 import tempfile
 
-LARDER, WRITER = sys.argv[1:3]
+LARDER, WRITER, TOKENIZER = sys.argv[1:4]
 failures = []
 
 
@@ -66,7 +68,7 @@ def good_folder(box):
     code, out, err = inspect(path)
     check("folder runs", code == 0 and not err, out + err)
     for line in ("form          Hugging Face folder, 1 file, ", "architecture  deepseek_v3 (DeepseekV3ForCausalLM)",
-                 "tokenizer     none", "template      none", "larder can run it, on token ids alone"):
+                 "tokenizer     none", "template      none", "larder can run it on token ids alone: there is no tokenizer\n"):
         check("folder: " + line, line in out, out)
     code, j = read_json(path)
     check("folder json", code == 0 and j["runs"] and j["refused"] is None and j["lacks"] == [], j)
@@ -78,17 +80,31 @@ def good_folder(box):
     check("scales are no parameters", j["by_kind"]["experts"]["parameters"] == 16 * 3 * 96 * 256, j)
     check("nothing is other", "other" not in j["by_kind"], j)
     check("no list unless asked", "tensors" not in j, j)
-    put(path, "tokenizer.json", json.dumps({"model": {"type": "BPE", "vocab": {"a": 0, "b": 1}, "merges": []},
-                                            "added_tokens": [{"id": 2, "content": "c"}]}))
+    return path
+
+
+def texts(path):
+    """Tokenizer and template: there, of another kind, refused with the reason."""
+    shutil.copy(TOKENIZER, os.path.join(path, "tokenizer.json"))
     put(path, "tokenizer_config.json", json.dumps({"chat_template": "{{ messages }}"}))
     code, out, err = inspect(path)
-    check("tokenizer", "tokenizer     tokenizer.json: BPE, 2 tokens, 1 added\n" in out, out)
-    check("template", "template      tokenizer_config.json: 14 bytes\n" in out, out)
-    check("runs with text", out.endswith("larder can run it\n"), out)
+    check("tokenizer", re.search(r"^tokenizer     BPE, \d+ ids, tokenizer.json$", out, re.M), out)
+    check("template", "template      14 bytes of Jinja\n" in out, out)
+    check("runs with text", code == 0 and out.endswith("larder can run it\n"), out)
+    j = read_json(path)[1]
+    check("texts json", j["tokenizer"]["supported"] and j["template"]["text"] == "14 bytes of Jinja", j)
+    put(path, "tokenizer_config.json", json.dumps({"chat_template": [{"name": "default", "template": "{% include 'x' %}"}]}))
+    code, out, err = inspect(path)
+    check("template refused", code == 0 and "template      not supported: " in out and "include" in out, out)
+    check("refused json", read_json(path)[1]["template"]["supported"] is False)
     put(path, "chat_template.jinja", "x" * 20)
-    check("template of its own", "template      chat_template.jinja: 20 bytes\n" in inspect(path)[1])
+    check("template of its own", "template      20 bytes of Jinja\n" in inspect(path)[1])
     put(path, "tokenizer.json", "{")
-    check("broken tokenizer", "tokenizer     tokenizer.json: " in inspect(path)[1])
+    code, out, err = inspect(path)
+    check("broken tokenizer", "tokenizer     not supported: " in out and "it does not read its tokenizer" in out, out)
+    os.remove(os.path.join(path, "tokenizer.json"))
+    put(path, "tiktoken.model", "abc")
+    check("another kind", "tokenizer     not supported: tiktoken.model alone" in inspect(path)[1], inspect(path))
 
 
 def good_gguf(box):
@@ -96,7 +112,7 @@ def good_gguf(box):
     code, out, err = inspect(path, "--tensors")
     check("gguf runs", code == 0 and not err, out + err)
     for line in ("form          GGUF, 1 file, ", "architecture  deepseek2 (made up)",
-                 "tokenizer     in the metadata: gpt2, deepseek-llm, 300 tokens", "larder can run it\n"):
+                 "tokenizer     BPE, 300 ids, deepseek-llm\n", "template      none\n", "larder can run it\n"):
         check("gguf: " + line, line in out, out)
     check("gguf lists", "blk.1.ffn_down_exps.weight" in out and "(8, 256, 96)" in out, out)
     code, j = read_json(path, "--tensors")
@@ -155,7 +171,7 @@ def usage():
 
 def main():
     with tempfile.TemporaryDirectory() as box:
-        good_folder(box)
+        texts(good_folder(box))
         good_gguf(box)
         lacking(box)
         usage()
