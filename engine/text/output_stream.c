@@ -28,6 +28,12 @@ struct lar_output {
     bool over_limit;
 };
 
+bool lar_output_prompt_opens(lar_slice prompt, lar_slice begin) {
+    while (prompt.len && (prompt.ptr[prompt.len - 1] == '\n' || prompt.ptr[prompt.len - 1] == ' ')) prompt.len--;
+    if (!begin.len || prompt.len < begin.len) return false;
+    return memcmp(prompt.ptr + prompt.len - begin.len, begin.ptr, begin.len) == 0;
+}
+
 lar_error lar_output_new(const lar_output_options *options, const lar_output_sink *sink, lar_output **out,
                          lar_diag *d) {
     lar_slice begin = options->reasoning_begin, end = options->reasoning_end;

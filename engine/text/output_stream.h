@@ -84,6 +84,9 @@ typedef struct lar_output_summary {
     uint32_t calls_invalid; /* that came out as text, or (STREAM) whose arguments are no JSON object or have no end */
 } lar_output_summary;
 
+/* True if a rendered prompt ends with the mark, but for white space: options.reasoning_open. */
+bool lar_output_prompt_opens(lar_slice prompt, lar_slice reasoning_begin);
+
 /* One answer; one thread. */
 typedef struct lar_output lar_output;
 

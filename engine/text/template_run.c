@@ -71,6 +71,8 @@ static uint32_t scope_base(const machine *m) { return m->frame_count ? m->frames
 
 static lar_error set_variable(machine *m, uint32_t name, lar_tpl v) {
     uint32_t base = scope_base(m);
+    lar_error e = lar_tpl_pay(&m->work, (m->var_count - base) / 64);
+    if (e) return e;
     for (uint32_t i = m->var_count; i-- > base;) {
         if (m->vars[i].name != name) continue;
         m->vars[i].value = v;

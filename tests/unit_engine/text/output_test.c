@@ -86,6 +86,7 @@ static void test_stops(void **state) {
     assert_int_equal(lar_output_stop_new(large, 1, &s, &d), LAR_LIMIT);
 }
 
+#define BLANKS "                                        " /* forty */
 #define THINK .reasoning_begin = {"<think>", 7}, .reasoning_end = {"</think>", 8}
 
 static void test_reasoning(void **state) {
@@ -101,6 +102,7 @@ static void test_reasoning(void **state) {
         {"  \n ", "C0[  \n ](text -1 0 0)"},
         {"<<think>", "C0[<<think>](text -1 0 0)"},
         {"</think>so", "C0[</think>so](text -1 0 0)"},
+        {BLANKS BLANKS "<think>a</think>", "C0[" BLANKS BLANKS "<think>a</think>](text -1 0 0)"},
     };
     CHECK(closed, (&(lar_output_options){THINK}));
     static const row open[] = {
@@ -208,6 +210,10 @@ static void test_dsml(void **state) {
         {DSML(INVOKE("f", "<" D "parameter name=\"k\">1</" D "parameter>")),
          "C0[" DSML(INVOKE("f", "<" D "parameter name=\"k\">1</" D "parameter>")) "](text -1 0 1)"},
         {DSML(INVOKE("f", "loose")), "C0[" DSML(INVOKE("f", "loose")) "](text -1 0 1)"},
+        {DSML(BLANKS BLANKS BLANKS BLANKS BLANKS BLANKS BLANKS INVOKE("f", "")),
+         "C0[" DSML(BLANKS BLANKS BLANKS BLANKS BLANKS BLANKS BLANKS INVOKE("f", "")) "](text -1 0 1)"},
+        {"\n\n<" D "function_calls>\n" DSML(INVOKE("f", "")),
+         "C0[\n\n<" D "function_calls>\n]call 0 id0 f;A0[{}](text -1 1 1)"},
         {DSML("\n\n<" D "function_calls>"), "C0[" DSML("\n\n<" D "function_calls>") "](text -1 0 2)"},
         {"\n\n<" D "function_calls>\n<" D "invoke name=\"f\">\n<" D "parameter name=\"k\" string=\"true\">rm -rf",
          "C0[\n\n<" D "function_calls>\n<" D "invoke name=\"f\">\n<" D
@@ -288,6 +294,10 @@ static void test_errors(void **state) {
 
 static void test_formats(void **state) {
     (void)state;
+    assert_true(lar_output_prompt_opens(LAR_SLICE("<｜Assistant｜><think>\n"), LAR_SLICE("<think>")));
+    assert_false(lar_output_prompt_opens(LAR_SLICE("<｜Assistant｜></think>"), LAR_SLICE("<think>")));
+    assert_false(lar_output_prompt_opens(LAR_SLICE("think>"), LAR_SLICE("<think>")));
+    assert_false(lar_output_prompt_opens(LAR_SLICE("x"), LAR_SLICE("")));
     assert_int_equal(lar_output_format_of(LAR_SLICE("{{ '<｜tool▁sep｜>' + name + '\n' + '```json' }}")),
                      LAR_OUTPUT_FORMAT_V3);
     assert_int_equal(lar_output_format_of(LAR_SLICE("{{ name + '<｜tool▁sep｜>' }}")), LAR_OUTPUT_FORMAT_V31);

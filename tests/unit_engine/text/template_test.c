@@ -18,7 +18,7 @@ typedef struct sample {
 #define VALUES                                                                                                         \
     "{\"n\": null, \"t\": true, \"i\": 7, \"f\": 1.0, \"big\": 123456789012345678901234567890, \"s\": \"a b  c\","     \
     " \"u\": \"h\\u00e9llo \\ud83d\\ude00\", \"l\": [3, 1, 2], \"d\": {\"x\": 1, \"y\": {\"z\": \"q'\\\"\"}},"         \
-    " \"m\": [{\"role\": \"user\", \"v\": 2}, {\"role\": \"tool\", \"v\": 1}]}"
+    " \"m\": [{\"role\": \"user\", \"v\": 2}, {\"role\": \"tool\", \"v\": 1}], \"lone\": \"\\ud800x\"}"
 
 static lar_error render_within(const char *source, const char *json, const lar_template_limits *limits,
                                lar_template_text *out, lar_diag *d) {
@@ -94,6 +94,7 @@ static void test_expressions(void **state) {
 static void test_filters_and_tests(void **state) {
     (void)state;
     static const sample rows[] = {
+        {"{{ v.lone | tojson }}{{ v.lone | length }}", "\"\xef\xbf\xbdx\"2"},
         {"{{ v.d | tojson }}", "{\"x\": 1, \"y\": {\"z\": \"q'\\\"\"}}"},
         {"{{ v.d | tojson(indent=2) }}", "{\n  \"x\": 1,\n  \"y\": {\n    \"z\": \"q'\\\"\"\n  }\n}"},
         {"{{ {'b': [], 'a': {}} | tojson(sort_keys=true, indent=4) }}", "{\n    \"a\": {},\n    \"b\": []\n}"},
@@ -155,6 +156,7 @@ static void test_statements(void **state) {
         {"{% set l = [] %}{% set _ = l.append(4) %}{{ l }}{{ l.append(5) }}", "[4]None"},
         {"{% for a in [1, 2] %}{% for b in [3] %}{{ loop.index0 }}{{ a }}{{ b }} {% endfor %}{{ loop.index0 }};{% endfor %}",
          "013 0;023 1;"},
+        {"{% set ns = namespace() %}{% for x in [1] %}{% set ns.l = loop %}{% endfor %}{{ ns.l.index }}.", "."},
         {"a{# comment {{ x }} #}b{#- c -#} d", "abd"},
         {"{{ {'a': {'b': 1}} }}{{ '}}' }}", "{'a': {'b': 1}}}}"},
     };
@@ -366,6 +368,20 @@ static void test_origins(void **state) {
     }
 }
 
+static void test_origins_of_numbers(void **state) {
+    (void)state;
+    static const char *const sources[] = {"{{ v }}",          "{{ v + 1 }}",  "{{ 2 * v }}",
+                                          "{{ v | string }}", "{{ [v][0] }}", "{{ v | tojson }}"};
+    for (size_t i = 0; i < sizeof sources / sizeof *sources; i++) {
+        lar_template_text out = {.span_count = 0};
+        lar_diag d = {.text = ""};
+        if (render_json(sources[i], "12", &out, &d)) fail_msg("%s: %s", sources[i], d.text);
+        assert_int_equal(out.span_count, 1);
+        assert_int_equal(out.spans[0].origin, LAR_TEMPLATE_VALUE);
+        lar_template_text_release(&out);
+    }
+}
+
 static void test_messages(void **state) {
     (void)state;
     static const char source[] =
@@ -459,8 +475,9 @@ int main(void) {
         cmocka_unit_test(test_statements),  cmocka_unit_test(test_white_space),
         cmocka_unit_test(test_refusals),    cmocka_unit_test(test_errors_while_rendering),
         cmocka_unit_test(test_hostile),     cmocka_unit_test(test_deep_sources),
-        cmocka_unit_test(test_origins),     cmocka_unit_test(test_messages),
-        cmocka_unit_test(test_questions),   cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_origins),     cmocka_unit_test(test_origins_of_numbers),
+        cmocka_unit_test(test_messages),    cmocka_unit_test(test_questions),
+        cmocka_unit_test(test_limits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
