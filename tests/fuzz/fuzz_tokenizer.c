@@ -1,9 +1,9 @@
 /* Tokenizers from hostile files, on hostile texts. The first byte says what the input is:
  * 'J': a tokenizer.json up to a byte 0xFF (which JSON never holds), then a text;
- * others: a GGUF's arrays: that byte modulo the families; lines of tokens, an empty line, lines of merges, an empty line,
- *    and a text. All bytes are tokens already; the last two tokens are a control and a user-defined one.
- * 1. A file is opened or refused with a reason. 2. Ids give the text back, byte by byte, unless a stray byte has no token.
- * 3. A plain text has no added token. 4. For arrays, each piece's ids are those of merging one pair after the other. */
+ * others: a GGUF's arrays: that byte modulo the families; lines of tokens, an empty line, lines of merges, an empty
+ *    line, and a text. All bytes are tokens already; the last two tokens are a user-defined and a control one.
+ * 1. A file is opened or refused with a reason. 2. Ids give the text back byte by byte, unless a stray byte has no
+ * token. 3. A plain text has no added token. 4. For arrays, the ids of each piece are those of merging pair by pair. */
 #include "base/utf8.h"
 #include "engine/text/pretoken.h"
 #include "engine/text/tokenizer.h"
