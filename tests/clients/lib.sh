@@ -14,13 +14,13 @@ need_node() {
   [ "$major" -ge "$1" ] || skip "node $major is older than $1"
 }
 
-# Installs into the build tree, once for each content of the lock file.
+# install_packages NAME [OPTION OF NPM]: into the build tree, once for each content of the lock file.
 install_packages() {
   local to=$WORK/$1 sum
   sum=$(cat "$here/$1/package.json" "$here/$1/package-lock.json" | sha256sum)
   [ "$(cat "$to/installed" 2>/dev/null)" = "$sum" ] && return 0
   rm -rf "$to" && mkdir -p "$to" && cp "$here/$1"/package*.json "$to/"
-  if ! (cd "$to" && timeout 400 npm ci --ignore-scripts --no-audit --no-fund >install.log 2>&1); then
+  if ! (cd "$to" && timeout 400 npm ci --ignore-scripts --no-audit --no-fund ${2:-} >install.log 2>&1); then
     tail -5 "$to/install.log"
     skip "the npm packages could not be installed"
   fi

@@ -39,7 +39,8 @@ bool model_shape_named(const char *name, model_shape *out) {
                                      .yarn_mscale = 0.707,
                                      .yarn_original = 64,
                                      .type = LAR_DTYPE_BF16,
-                                     .seed = 1};
+                                     .seed = 1,
+                                     .embedding = 1};
     *out = lite;
     if (!strcmp(name, "tiny-lite")) return true;
     if (!strcmp(name, "tiny-v3")) {
@@ -71,7 +72,8 @@ static float value_at(uint64_t seed, uint64_t index) {
 }
 
 static float made_value(const made_tensor *t, uint64_t index) {
-    return lar_bf16_float(quantise_bf16(t->mean + t->spread * value_at(t->seed, t->base + index)));
+    float v = lar_bf16_float(quantise_bf16(t->mean + t->spread * value_at(t->seed, t->base + index)));
+    return t->jitter ? v + 0.007f * value_at(mix(t->seed ^ t->jitter), index) : v;
 }
 
 /* A scale for each 128 x 128 of an FP8 matrix: such that its values use most of the type's range. */
@@ -184,6 +186,7 @@ static void norm(maker *m, two_names names, uint64_t n) {
     made_tensor *t = plain(m, names, m->form == LAR_MODEL_GGUF ? LAR_DTYPE_F32 : LAR_DTYPE_BF16, 0, n);
     t->mean = 1;
     t->spread = 0.1f;
+    t->jitter = m->s->jitter;
 }
 
 /* All experts in one tensor, or each in its own. */
@@ -268,7 +271,7 @@ made_tensor *model_tensors(const model_shape *s, lar_model_form form, uint32_t *
     maker m = {.s = s, .form = form};
     lar_dtype ends = s->type == LAR_DTYPE_F8_E4M3 ? LAR_DTYPE_BF16 : s->type; /* FP8 checkpoints keep these wide */
     two_names embedding = {"token_embd.weight", "model.embed_tokens.weight"};
-    plain(&m, embedding, ends, s->vocab, s->hidden)->spread = 1;
+    plain(&m, embedding, ends, s->vocab, s->hidden)->spread = (float)s->embedding;
     m.in_layer = true;
     for (; m.layer < s->layers; m.layer++) {
         attention(&m);

@@ -21,6 +21,10 @@ typedef struct model_shape {
     lar_dtype type; /* of matrices; where rows are no whole blocks, the fall-back of llama.cpp's quantiser */
     bool mix;       /* GGUF, with type Q4_K: Q6_K for the output, and better types for half of the down projections */
     uint64_t seed;
+    uint64_t embedding; /* spread of the embedding: what layers add, and what rounding does in them, is small beside a
+                         * large one, as in trained models; beside 1 it is large, and every mistake shows */
+    uint64_t jitter;    /* 0: none; else a seed by which norms differ by about 0.7 %: as much as rounding to eight bits
+                      * changes activations. What hangs on a near-tie comes out otherwise. */
 } model_shape;
 
 /* "tiny-lite" (V2-Lite's form), "tiny-v3" (V3's), "v2lite" (V2-Lite's widths, four layers); false: another name. */
@@ -35,6 +39,7 @@ typedef struct made_tensor {
     uint64_t shape[LAR_TENSOR_DIMS];
     uint64_t seed, base; /* its first value is value `base` of the numbers of `seed` */
     float mean, spread;
+    uint64_t jitter; /* as the shape's, of norms */
     made_order order;
 } made_tensor;
 

@@ -18,6 +18,8 @@ static const char usage[] =
     "  --no-yarn      plain rope\n"
     "  --NAME N       one number of the shape: layers dense-layers hidden heads q-rank kv-rank nope rope v-dim dense-ff\n"
     "                 expert-ff experts experts-used shared groups groups-used vocab context yarn-original seed\n"
+    "                 embedding (its spread: 1; with 8, rounding inside the layers matters less)\n"
+    "                 jitter (a seed: norms differ by 0.7 %, as much as rounding to eight bits changes activations)\n"
     "llama.cpp takes a model without q-rank only if it has 26 or 27 layers.\n";
 
 static bool set_number(model_shape *s, const char *name, const char *text) {
@@ -43,7 +45,9 @@ static bool set_number(model_shape *s, const char *name, const char *text) {
                    {"vocab", &s->vocab},
                    {"context", &s->context},
                    {"yarn-original", &s->yarn_original},
-                   {"seed", &s->seed}};
+                   {"seed", &s->seed},
+                   {"embedding", &s->embedding},
+                   {"jitter", &s->jitter}};
     char *end;
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
         if (strcmp(numbers[i].name, name)) continue;
