@@ -24,6 +24,7 @@ enum {
 enum { BYTES_MAX = HEAD_BYTES + MASKS_MAX * 8 + LAR_CANON_SPANS_MAX * ROW_BYTES };
 
 typedef struct record {
+    uint64_t on; /* bit i: spans[i] is of a class that is on; not in memory */
     bool found, dirty;
     const lar_hash *place; /* of a new opening: of each of its spans; else NULL */
     uint64_t opener;       /* what the conversation began with when the values were seen */
@@ -208,25 +209,40 @@ static lar_error sent_key(lar_canon *c, const lar_canon_group *g, uint64_t mask,
     return LAR_OK;
 }
 
-static bool any_ticks(const lar_canon *c, uint64_t mask) {
+/* Those of the mask that tick within a conversation. */
+static uint64_t ticks_of(const lar_canon *c, uint64_t mask) {
+    uint64_t ticks = 0;
     for (uint32_t i = 0; i < c->span_count; i++) {
-        if (mask >> i & 1 && lar_canon_ticks(c->spans[i].class_id)) return true;
+        if (mask >> i & 1 && lar_canon_ticks(c->spans[i].class_id)) ticks |= 1ull << i;
     }
-    return false;
+    return ticks;
 }
 
-/* The mask with which this very text went before, if fewer spans moved then; else `mask`. Of what ticks, only the same
- * conversation counts: a counter says "1" at the start of each. */
+static lar_error is_noted(lar_canon *c, const lar_canon_group *g, uint64_t mask, bool by_opener, bool *yes) {
+    lar_hash key;
+    lar_error e = sent_key(c, g, mask, by_opener, &key);
+    *yes = !e && lar_canon_get(c, 'R', key) && c->value.ptr[0] == VERSION;
+    return e;
+}
+
+/* The mask with which this very text went before, if fewer spans moved then; else one with which it went but for what
+ * ticks: a directory that began in the prompt stays there when a counter beside it is learnt; else `mask`. Of what
+ * ticks, only the same conversation counts: a counter says "1" at the start of each. */
 static lar_error settled(lar_canon *c, const lar_canon_group *g, const record *r, uint64_t mask, uint64_t *out) {
+    uint64_t ticks = ticks_of(c, r->on);
     *out = mask;
     for (uint32_t k = 0; k < r->mask_count; k++) {
         uint64_t was = r->mask[k] << g->span_first;
+        bool yes;
         if (was == mask) break;
         if ((was & ~mask) || !(mask & ~was)) continue;
-        lar_hash key;
-        lar_error e = sent_key(c, g, was, any_ticks(c, mask & ~was), &key);
+        lar_error e = is_noted(c, g, was, ticks_of(c, mask & ~was) != 0, &yes);
+        if (!e && !yes && (mask & ~was & ~ticks)) {
+            e = is_noted(c, g, was | ticks, false, &yes);
+            was |= ticks & mask;
+        }
         if (e) return e;
-        if (!lar_canon_get(c, 'R', key) || c->value.ptr[0] != VERSION) continue;
+        if (!yes) continue;
         *out = was;
         break;
     }
@@ -242,17 +258,22 @@ static void note_mask(record *r, uint64_t own) {
     r->dirty = true;
 }
 
-/* Notes that the text goes so, where a span that stays may move one day. */
-static lar_error settle(lar_canon *c, const lar_canon_group *g, uint64_t mask, uint64_t stays) {
-    lar_error e = LAR_OK;
-    int keys = stays == 0 ? 0 : any_ticks(c, stays) ? 2 : 1;
-    for (int k = 0; k < keys && !e; k++) {
-        lar_hash key;
-        char one = VERSION;
-        e = sent_key(c, g, mask, k == 1, &key);
-        if (!e && !(lar_canon_get(c, 'R', key) && c->value.ptr[0] == VERSION))
-            e = lar_canon_put_value(c, 'R', key, lar_slice_of(&one, 1));
-    }
+static lar_error note_sent(lar_canon *c, const lar_canon_group *g, uint64_t mask, bool by_opener) {
+    lar_hash key;
+    char one = VERSION;
+    lar_error e = sent_key(c, g, mask, by_opener, &key);
+    if (e || (lar_canon_get(c, 'R', key) && c->value.ptr[0] == VERSION)) return e;
+    return lar_canon_put_value(c, 'R', key, lar_slice_of(&one, 1));
+}
+
+/* Notes that the text goes so, where a span that stays may move one day: as it is, in its conversation, and whatever
+ * ticks in it. */
+static lar_error settle(lar_canon *c, const lar_canon_group *g, uint64_t mask, uint64_t all) {
+    uint64_t stays = all & ~mask, ticks = ticks_of(c, all);
+    if (stays == 0) return LAR_OK;
+    lar_error e = note_sent(c, g, mask, false);
+    if (!e && (stays & ticks)) e = note_sent(c, g, mask, true);
+    if (!e && ticks && (stays & ~ticks)) e = note_sent(c, g, mask | ticks, false);
     return e;
 }
 
@@ -269,7 +290,7 @@ static lar_error remember_slots(lar_canon *c, uint64_t slots) {
 lar_error lar_canon_evidence(lar_canon *c, const lar_canon_group *g) {
     record r;
     lar_hash place[LAR_CANON_SPANS_MAX];
-    uint64_t all = 0, varies = 0, news = 0, goes;
+    uint64_t varies = 0, news = 0, goes;
     read_record(c, g, &r);
     if (g->place == LAR_PLACE_OPENING && !r.found) r.place = place;
     lar_error e = r.place ? places(c, g, place) : LAR_OK;
@@ -280,7 +301,7 @@ lar_error lar_canon_evidence(lar_canon *c, const lar_canon_group *g) {
             continue;
         }
         bool had = r.found && r.state[k] == CHANGED;
-        all |= 1ull << i;
+        r.on |= 1ull << i;
         e = judge(c, g, &r, i);
         if (r.state[k] != CHANGED) continue;
         varies |= 1ull << i;
@@ -291,7 +312,7 @@ lar_error lar_canon_evidence(lar_canon *c, const lar_canon_group *g) {
     c->confirmed |= varies;
     c->moving |= goes;
     if (c->apply && goes == varies) note_mask(&r, goes >> g->span_first);
-    if (c->apply) e = settle(c, g, goes, all & ~goes);
+    if (c->apply) e = settle(c, g, goes, r.on);
     r.opener = c->opener;
     if (!e && (!r.found || r.dirty)) e = write_record(c, g, &r);
     return e || g->place == LAR_PLACE_OPENING ? e : remember_slots(c, news);

@@ -54,7 +54,8 @@ static bool agrees(const lar_canon *c, lar_slice block) {
 }
 
 /* Of the blocks remembered there: the one that says what is true now, else the newest one of a conversation with the
- * same constants, else the newest. */
+ * same constants, else the newest. But where more conversations began alike than there is room for, one with other
+ * constants is not this one's: the model would read the directory of another. */
 static choice recalled(lar_canon *c, char kind, lar_hash chain) {
     choice best = {{NULL, 0}, 0, 0, false, false, false};
     if (!lar_canon_get(c, kind, chain) || c->value.len < HEAD_BYTES + 2 || c->value.ptr[0] != VERSION) return best;
@@ -72,8 +73,9 @@ static choice recalled(lar_canon *c, char kind, lar_hash chain) {
         best.found = true;
         at += 2 + n;
     }
+    bool full = kind == 'F' && (uint8_t)v.ptr[1] == VARIANTS_MAX;
     if (best.found) best.block = lar_arena_copy(c->arena, best.block);
-    if (!best.block.ptr) best.found = best.now = false;
+    if (!best.block.ptr || (full && !best.agrees)) best.found = best.now = false;
     return best;
 }
 
@@ -139,13 +141,12 @@ static lar_error newest_turn(lar_canon *c, uint32_t deepest) {
     lar_canon_segment *end = &c->segments[count - 1];
     if (!opens(c, t) && deepest != LAR_JSON_NONE && t <= deepest) {
         /* A tool round: the bytes stay. What is true now wins; else what this conversation has. But if this very
-         * request was sent before and its turn has been opened anew since, it is a replay: the newest block wins. One
-         * with another directory is that of a conversation that is alike: then the turn is opened anew. */
+         * request was sent before and its turn has been opened anew since, it is a replay: the newest block wins. */
         choice pin = recalled(c, 'P', after), opened = recalled(c, 'F', s->chain);
-        bool has_pin = pin.found && pin.block.len, has_opened = opened.found && opened.block.len && opened.agrees;
+        bool has_pin = pin.found && pin.block.len, has_opened = opened.found && opened.block.len;
         end->opening = opened.newest;
         bool replay = deepest == count - 1 && end->known_opening != end->opening;
-        bool others = has_opened && !pin.agrees; /* the pinned one is that of a conversation that is alike */
+        bool others = opened.agrees && !pin.agrees; /* the pinned one is that of a conversation that is alike */
         bool keeps = has_pin && (pin.now || !has_opened || !(replay || opened.now || others));
         if (keeps && !stale(c, &pin)) {
             s->facts = pin.block;

@@ -90,10 +90,10 @@ void lar_pieces_init(lar_pieces *w, const lar_pretoken *steps, lar_slice text, s
     w->steps = steps;
     w->text = text.ptr;
     w->depth = 0;
-    w->work_max = (uint64_t)(end - from) * WORK_PER_BYTE + WORK_FREE;
+    uint64_t work_max = (uint64_t)(end - from) * WORK_PER_BYTE + WORK_FREE;
     for (uint32_t i = 0; i <= steps->count; i++) {
         w->level[i].at = w->level[i].end = w->level[i].match = w->level[i].match_end = 0;
-        w->level[i].memo = (lar_regex_memo){0};
+        w->level[i].memo = (lar_regex_memo){.work_max = work_max};
     }
     w->level[0].at = from;
     w->level[0].end = end;
@@ -138,7 +138,7 @@ lar_error lar_pieces_next(lar_pieces *w, lar_slice *piece, bool *more) {
             w->depth--;
             continue;
         }
-        if (w->level[w->depth].memo.work > w->work_max) return LAR_LIMIT;
+        if (w->level[w->depth].memo.work > w->level[w->depth].memo.work_max) return LAR_LIMIT;
         w->depth++;
         w->level[w->depth].at = range[0];
         w->level[w->depth].end = range[1];

@@ -31,7 +31,6 @@ typedef struct lar_pieces {
         lar_regex_memo memo;
     } level[LAR_PRETOKEN_STEPS + 1];
     uint32_t depth; /* the step that gives out next; steps->count: the piece itself */
-    uint64_t work_max;
 } lar_pieces;
 
 /* The pieces of text[from, end). */

@@ -25,12 +25,13 @@ typedef struct lar_regex lar_regex;
 LAR_MUST_USE lar_error lar_regex_new(lar_slice pattern, lar_regex **out, lar_diag *d);
 void lar_regex_free(lar_regex *r);
 
-/* Where the last runs led nowhere, so that no run goes there again: without it a pattern like \s+$ would look at a long
- * run of blanks once from each of them. Zero it for each text. `work` counts the bytes looked at. */
+/* Where the last run led nowhere, so that no run goes there again: without it a pattern like \s+$ would look at a long
+ * run of blanks once from each of them. `state` 0 for each text. A search ends without a match once `work`, the bytes
+ * looked at, is over work_max. */
 typedef struct lar_regex_memo {
     uint32_t state; /* from `first` to `last` in this state no match ends any more; 0: nothing known */
     size_t first, last;
-    uint64_t work;
+    uint64_t work, work_max;
 } lar_regex_memo;
 
 /* Bytes of a text: first up to end. */

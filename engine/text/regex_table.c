@@ -62,21 +62,38 @@ static lar_error class_of(builder *b, uint64_t members, uint8_t *class_found) {
     return LAR_OK;
 }
 
-/* The class of every code point into by_code (LAR_CODES). */
-static lar_error classify(builder *b, uint8_t *by_code) {
-    const lar_regex_graph *g = b->g;
-    uint32_t total = 2, at[LAR_REGEX_SETS] = {0};
+/* Neighbouring code points of one class: from `first` up to the next one's. */
+typedef struct stretch {
+    uint32_t first;
+    uint8_t class_index;
+} stretch;
+
+/* Every bound of every set, sorted; the caller frees. */
+static lar_error all_bounds(const lar_regex_graph *g, uint32_t **out, uint32_t *count) {
+    uint32_t total = 2, n = 0;
     for (uint32_t i = 0; i < g->set_count; i++) total += g->sets[i].count;
-    uint32_t *bounds = malloc(total * sizeof *bounds), count = 0;
+    uint32_t *bounds = malloc(total * sizeof *bounds);
     if (!bounds) return LAR_NO_MEMORY;
-    bounds[count++] = 0;
-    bounds[count++] = LAR_CODES;
+    bounds[n++] = 0;
+    bounds[n++] = LAR_CODES;
     for (uint32_t i = 0; i < g->set_count; i++) {
-        if (g->sets[i].count) memcpy(bounds + count, g->sets[i].bounds, g->sets[i].count * sizeof *bounds);
-        count += g->sets[i].count;
+        if (g->sets[i].count) memcpy(bounds + n, g->sets[i].bounds, g->sets[i].count * sizeof *bounds);
+        n += g->sets[i].count;
     }
-    qsort(bounds, count, sizeof *bounds, by_value);
-    lar_error e = LAR_OK;
+    qsort(bounds, n, sizeof *bounds, by_value);
+    *out = bounds;
+    *count = n;
+    return LAR_OK;
+}
+
+/* The stretches of all code points, one behind the last included; the caller frees. */
+static lar_error classify(builder *b, stretch **out) {
+    const lar_regex_graph *g = b->g;
+    uint32_t *bounds = NULL, count = 0, n = 0, at[LAR_REGEX_SETS] = {0};
+    lar_error e = all_bounds(g, &bounds, &count);
+    if (e) return e;
+    stretch *found = malloc(count * sizeof *found);
+    if (!found) e = LAR_NO_MEMORY;
     for (uint32_t i = 0; i + 1 < count && !e; i++) {
         if (bounds[i] == bounds[i + 1]) continue;
         uint64_t members = 0;
@@ -84,39 +101,81 @@ static lar_error classify(builder *b, uint8_t *by_code) {
             while (at[s] < g->sets[s].count && g->sets[s].bounds[at[s]] <= bounds[i]) at[s]++;
             members |= (uint64_t)(at[s] % 2) << s;
         }
-        uint8_t found = 0;
-        e = class_of(b, members, &found);
-        memset(by_code + bounds[i], found, bounds[i + 1] - bounds[i]);
+        found[n].first = bounds[i];
+        e = class_of(b, members, &found[n++].class_index);
     }
+    if (!e) found[n].first = LAR_CODES;
     free(bounds);
+    *out = found;
     return e;
 }
 
-/* Equal blocks are kept once: a chain for each hash of a block's bytes. */
-static lar_error compress(lar_regex *r, const uint8_t *by_code) {
-    enum { CHAINS = 1024 };
+/* The distinct blocks so far, and a chain for each hash of a block's bytes. */
+enum { CHAINS = 1024 };
+typedef struct block_set {
+    uint8_t *blocks;
+    uint32_t count, cap;
     uint16_t chain[CHAINS], next[BLOCKS];
-    uint32_t count = 0;
-    memset(chain, 0xFF, sizeof chain);
-    r->blocks = malloc(LAR_CODES);
-    if (!r->blocks) return LAR_NO_MEMORY;
-    for (uint32_t i = 0; i < BLOCKS; i++) {
-        const uint8_t *block = by_code + (size_t)i * BLOCK;
-        uint32_t hash = 0;
-        for (uint32_t k = 0; k < BLOCK; k++) hash = hash * 31 + block[k];
-        uint16_t *link = &chain[hash % CHAINS];
-        while (*link != UINT16_MAX && memcmp(r->blocks + (size_t)*link * BLOCK, block, BLOCK) != 0) link = &next[*link];
-        if (*link == UINT16_MAX) {
-            memcpy(r->blocks + (size_t)count * BLOCK, block, BLOCK);
-            next[count] = UINT16_MAX;
-            *link = (uint16_t)count++;
+    uint16_t uniform[CLASSES_MAX]; /* the block that is all of one class */
+} block_set;
+
+/* The number of the block with these classes, added where it is new. */
+static lar_error intern_block(block_set *s, const uint8_t *block, uint16_t *index) {
+    uint32_t hash = 0;
+    for (uint32_t k = 0; k < BLOCK; k++) hash = hash * 31 + block[k];
+    uint16_t *link = &s->chain[hash % CHAINS];
+    while (*link != UINT16_MAX && memcmp(s->blocks + (size_t)*link * BLOCK, block, BLOCK) != 0) link = &s->next[*link];
+    if (*link == UINT16_MAX) {
+        if (s->count == s->cap) {
+            uint32_t cap = s->cap ? s->cap * 2 : 64;
+            uint8_t *grown = realloc(s->blocks, (size_t)cap * BLOCK);
+            if (!grown) return LAR_NO_MEMORY;
+            s->blocks = grown;
+            s->cap = cap;
         }
-        r->block_of[i] = *link;
+        memcpy(s->blocks + (size_t)s->count * BLOCK, block, BLOCK);
+        s->next[s->count] = UINT16_MAX;
+        *link = (uint16_t)s->count++;
     }
-    uint8_t *fitted = realloc(r->blocks, (size_t)count * BLOCK);
-    if (fitted) r->blocks = fitted;
-    memcpy(r->ascii, by_code, sizeof r->ascii);
-    r->other = by_code[NOT_A_CODE];
+    *index = *link;
+    return LAR_OK;
+}
+
+/* The block of code points from `first`, whose stretch is *at, or a later one where the block goes beyond it. */
+static lar_error make_block(block_set *s, const stretch **at, uint32_t first, uint16_t *index) {
+    uint8_t block[BLOCK];
+    uint8_t only = (*at)->class_index;
+    if ((*at)[1].first >= first + BLOCK) { /* nearly all blocks are of one class */
+        if (s->uniform[only] == UINT16_MAX) {
+            memset(block, only, BLOCK);
+            lar_error e = intern_block(s, block, &s->uniform[only]);
+            if (e) return e;
+        }
+        *index = s->uniform[only];
+        return LAR_OK;
+    }
+    for (uint32_t k = 0; k < BLOCK; k++) {
+        while ((*at)[1].first <= first + k) (*at)++;
+        block[k] = (*at)->class_index;
+    }
+    return intern_block(s, block, index);
+}
+
+static lar_error compress(lar_regex *r, const stretch *at) {
+    block_set *s = calloc(1, sizeof *s);
+    if (!s) return LAR_NO_MEMORY;
+    memset(s->chain, 0xFF, sizeof s->chain);
+    memset(s->uniform, 0xFF, sizeof s->uniform);
+    lar_error e = LAR_OK;
+    for (uint32_t i = 0; i < BLOCKS && !e; i++) {
+        while (at[1].first <= i * BLOCK) at++;
+        e = make_block(s, &at, i * BLOCK, &r->block_of[i]);
+    }
+    r->blocks = s->blocks;
+    free(s);
+    if (e) return e;
+    memcpy(r->ascii, r->blocks + (size_t)r->block_of[0] * BLOCK, sizeof r->ascii);
+    r->other = r->blocks[(size_t)r->block_of[NOT_A_CODE / BLOCK] * BLOCK + NOT_A_CODE % BLOCK];
     return LAR_OK;
 }
 
@@ -232,11 +291,10 @@ static lar_error build_states(builder *b) {
 }
 
 static lar_error build(builder *b) {
-    uint8_t *by_code = malloc(LAR_CODES);
-    if (!by_code) return LAR_NO_MEMORY;
-    lar_error e = classify(b, by_code);
-    if (!e) e = compress(b->r, by_code);
-    free(by_code);
+    stretch *stretches = NULL;
+    lar_error e = classify(b, &stretches);
+    if (!e) e = compress(b->r, stretches);
+    free(stretches);
     if (e) return e;
     b->r->width = b->classes + 1;
     return build_states(b);
@@ -299,7 +357,10 @@ static void remember(const lar_regex *r, const unsigned char *text, const size_t
         at += len;
         if (next != state || since == run[0]) since = at; /* at run[0] itself a match ends */
         state = next;
-        if (state && at - since > memo->last - memo->first) *memo = (lar_regex_memo){state, since, at, memo->work};
+        if (!state || at - since <= memo->last - memo->first) continue;
+        memo->state = state;
+        memo->first = since;
+        memo->last = at;
     }
 }
 
@@ -332,7 +393,7 @@ static size_t match_at(const lar_regex *r, const unsigned char *text, lar_regex_
 bool lar_regex_find(const lar_regex *r, const char *text, lar_regex_range in, lar_regex_memo *memo,
                     lar_regex_range *found) {
     const unsigned char *bytes = (const unsigned char *)text;
-    for (size_t at = in.first, len; at < in.end; at += len) {
+    for (size_t at = in.first, len; at < in.end && memo->work <= memo->work_max; at += len) {
         uint32_t cell = r->cells[r->start + read_class(r, bytes + at, bytes + in.end, &len)];
         if (cell < 2) continue; /* no match begins with this character */
         size_t stop = match_at(r, bytes, (lar_regex_range){at, in.end}, memo);

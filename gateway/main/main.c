@@ -15,6 +15,7 @@
 #include "gateway/commands/query.h"
 #include "gateway/commands/replay.h"
 #include "gateway/config/nearest.h"
+#include "gateway/local/bench_model.h"
 #include "gateway/local/inspect.h"
 #include "gateway/local/plan_command.h"
 #include "gateway/local/run_command.h"
@@ -120,6 +121,8 @@ static const command commands[] = {
      HELP_BY_COMMAND},
     {"rules", "[RULE]", "the canonicalisation rules, or one of them", rules, HELP_BY_TABLE},
     {"run", "--model PATH [options]", "run a model on this machine", lar_command_run, HELP_BY_COMMAND},
+    {"bench-model", "--model PATH [options]", "tokens a second of a model, beside what memory can deliver",
+     lar_command_bench_model, HELP_BY_COMMAND},
     {"version", "", "the program's version", version, HELP_BY_TABLE},
     {"help", "[COMMAND]", "this page, or what a command takes", help, HELP_BY_TABLE},
 };

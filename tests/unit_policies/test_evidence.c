@@ -448,8 +448,8 @@ static void test_evidence_holds_no_values(void **state) {
                                                                          "\"tool_call_id\":\"" n                       \
                                                                          "\",\"content\":\"t\"}"
 
-/* Of conversations that begin alike none is told the folder of another one: in the tool rounds of one that began with
- * its folder in the prompt, the turn is opened anew. */
+/* Of conversations that begin alike none is told the folder of another one: neither one that began with its folder in
+ * the prompt, beside a value that is learnt later, nor one of more than there is room for. */
 static void test_rounds_say_their_own_folder(void **state) {
     (void)state;
     harness h;
@@ -457,14 +457,23 @@ static void test_rounds_say_their_own_folder(void **state) {
     char got[4096];
     sent(&h, got, sizeof got, RUN("/srv/one", "r-1001-aaaa", ""));
     sent(&h, got, sizeof got, RUN("/srv/two", "r-1002-bbbb", ""));
-    assert_non_null(strstr(got, "Working directory: /srv/two\\n"));
+    assert_non_null(strstr(got, "\\nWorking directory: /srv/two\\n"));
     sent(&h, got, sizeof got, RUN("/srv/one", "r-1003-cccc", CALLS("a")));
+    assert_non_null(strstr(got, "\"Working directory: /srv/one\\nrequest_id: " POINTER)); /* as it began */
     assert_null(strstr(got, "/srv/two"));
-    assert_non_null(strstr(got, "Working directory: /srv/one\\n"));
-    assert_non_null(strstr(got, "r-1003-cccc"));
-    sent(&h, got, sizeof got, RUN("/srv/one", "r-1004-dddd", CALLS("a") CALLS("b"))); /* the block stays */
-    assert_non_null(strstr(got, "Working directory: /srv/one\\n"));
-    assert_non_null(strstr(got, "r-1003-cccc"));
+    static const char *const others[] = {RUN("/srv/6", "r-6", ""), RUN("/srv/5", "r-5", ""), RUN("/srv/4", "r-4", ""),
+                                         RUN("/srv/3", "r-3", "")};
+    for (int i = 0; i < 4; i++) sent(&h, got, sizeof got, others[i]);
+    for (int round = 0; round < 2; round++) {
+        const char *body = round ? RUN("/srv/two", "r-1005-eeee", CALLS("a") CALLS("b"))
+                                 : RUN("/srv/two", "r-1004-dddd", CALLS("a"));
+        sent(&h, got, sizeof got, body);
+        assert_non_null(strstr(got, "\\nWorking directory: /srv/two\\n"));
+        assert_null(strstr(got, "/srv/3"));
+        assert_non_null(strstr(got, "r-1004-dddd")); /* opened anew once, then the bytes stay */
+    }
+    sent(&h, got, sizeof got, RUN("/srv/6", "r-7", "," ASSISTANT("done") "," USER("and")));
+    assert_null(strstr(got, "/srv/3"));
     harness_release(&h);
 }
 

@@ -77,6 +77,7 @@ static size_t invalid_length(const unsigned char *p, const unsigned char *end) {
 
 /* As TextDecoder replaces what is not UTF-8 in bytes[from, len). */
 static void add_replaced(lar_buf *out, lar_slice s) {
+    if (s.len == 0) return;
     const unsigned char *p = (const unsigned char *)s.ptr, *end = p + s.len;
     while (p < end) {
         size_t n = lar_utf8_sequence(p, end);

@@ -1,8 +1,9 @@
 // Writes cases for tokenizer_check, with the ids and texts that another implementation gives.
-//   node tokenizer_cases.mjs FOLDER SEED COUNT OUT [--family NAME] [--native]
+//   node tokenizer_cases.mjs FOLDER SEED COUNT OUT [--family NAME] [--native] [--assigned]
 // FOLDER has tokenizer.json and tokenizer_config.json. --family puts another pre-tokenizer (tokenizer_families.mjs) into the
 // file and writes it to OUT.json. The implementation is @huggingface/tokenizers, with --native the package tokenizers (the
 // reference in Rust; not among the pinned ones: npm install --no-save tokenizers@0.23.2).
+// --assigned leaves out strings with characters that this node's Unicode does not know.
 // A record: kind (1 byte), bytes of text (u32), text, ids (u32), ids (u32 each), little-endian. Kinds: A the ids of added
 // tokens (first), E text to ids, P the same without added tokens, D ids to text (what is not UTF-8 replaced).
 import fs from 'node:fs';
@@ -52,6 +53,7 @@ record('A', '', file.added_tokens.map((t) => t.id));
 const r = random(Number(seed));
 for (let i = 0; i < Number(count); i++) {
   const text = hardString(r, specials);
+  if (options.includes('--assigned') && /\p{Cn}/u.test(text)) continue;
   const ids = await whole.encode(text);
   record('E', text, ids);
   if (ids.length && (await whole.decode(ids)) !== text) console.log(`note: not given back: ${JSON.stringify(text)}`);

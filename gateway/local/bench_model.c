@@ -1,0 +1,235 @@
+/* larder bench-model: prefill and decode of one sequence, in rounds, with the read bandwidth of as many threads
+ * measured before and after each round.
+ * Called by main.c; engine.c computes. One thread and the engine's; blocks. Memory: ids and logits.
+ * Why the share: a decoded token must read every weight that it uses, so bandwidth by active bytes is the most that any
+ * program could reach. Not here: the kernels one by one (tests/bench/engine_bench.c). */
+#include "gateway/local/bench_model.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "engine/compute/bandwidth.h"
+#include "gateway/config/nearest.h"
+#include "gateway/config/option_value.h"
+#include "gateway/local/compute_options.h"
+
+enum { OK, FAILED, USAGE, ROUNDS_MAX = 99, TOKENS_MAX = 1 << 20, WARM_TOKENS = 16 };
+
+static const char usage[] =
+    "usage: larder bench-model --model PATH [options]\n"
+    "Measures how many tokens a second a model reads (prefill) and answers (decode) on this machine, and the share of\n"
+    "what memory could deliver. PATH is a Hugging Face folder or FILE.gguf.\n"
+    "  --prompt N      tokens of the prompt, in passes of 512 (512)\n"
+    "  --decode N      tokens decoded behind it, one by one (32)\n"
+    "  --rounds N      all of it so often (3)\n"
+    "  --csv           CSV instead of a table\n" LAR_COMPUTE_OPTIONS_HELP
+    "Activations are by-type unless something else is asked for.\n";
+
+typedef struct options {
+    const char *model, *prompt, *decode, *rounds;
+    lar_compute_options compute;
+    bool csv;
+    uint32_t prompt_tokens, decode_tokens, round_count;
+} options;
+
+typedef struct round {
+    double prefill, decode; /* tokens a second */
+    double read;            /* GB/s of the same threads, the mean of before and after */
+} round;
+
+typedef struct bench {
+    const options *o;
+    lar_engine *engine;
+    lar_engine_info info;
+    lar_workers *readers;
+    uint32_t *ids; /* (prompt_tokens + decode_tokens) */
+    float *logits; /* (vocab) */
+    round rounds[ROUNDS_MAX];
+} bench;
+
+static int bad(const char *format, const char *what) {
+    (void)fprintf(stderr, "larder bench-model: ");
+    (void)fprintf(stderr, format, what);
+    (void)fprintf(stderr, "; larder bench-model --help lists the options\n");
+    return USAGE;
+}
+
+static int unknown(const char *name) {
+    static const char *const all[] = {"--model", "--prompt",  "--decode",      "--rounds", "--csv",
+                                      "--cpu",   "--threads", "--activations", "--help"};
+    lar_nearest n;
+    lar_nearest_init(&n, lar_slice_cstr(name));
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) lar_nearest_offer(&n, lar_slice_cstr(all[i]));
+    if (!n.best.ptr) return bad("there is no option '%.100s'", name);
+    (void)fprintf(stderr, "larder bench-model: there is no option '%.100s'; did you mean %.*s?\n", name,
+                  LAR_FMT(n.best));
+    return USAGE;
+}
+
+static const char **place_of(options *o, lar_slice name) {
+    if (lar_slice_eq_cstr(name, "--model")) return &o->model;
+    if (lar_slice_eq_cstr(name, "--prompt")) return &o->prompt;
+    if (lar_slice_eq_cstr(name, "--decode")) return &o->decode;
+    if (lar_slice_eq_cstr(name, "--rounds")) return &o->rounds;
+    return lar_compute_options_find(&o->compute, name);
+}
+
+/* `text` or, where it is NULL, `otherwise`. */
+static bool number(const char *text, uint32_t otherwise, uint32_t most, uint32_t *out) {
+    uint64_t value = otherwise;
+    lar_diag d = {0};
+    if (text && (lar_value_number(lar_slice_cstr(text), &value, &d) || value < 1 || value > most)) return false;
+    *out = (uint32_t)value;
+    return true;
+}
+
+/* -1: go on. */
+static int take(int argc, char **argv, options *o) {
+    for (int i = 1; i < argc; i++) {
+        const char *equals = strchr(argv[i], '=');
+        lar_slice name = {argv[i], equals ? (size_t)(equals - argv[i]) : strlen(argv[i])};
+        if (lar_slice_eq_cstr(name, "--help") || lar_slice_eq_cstr(name, "-h")) {
+            (void)fputs(usage, stdout);
+            return OK;
+        }
+        if (strcmp(argv[i], "--csv") == 0) {
+            o->csv = true;
+            continue;
+        }
+        const char **to = place_of(o, name);
+        if (!to) return unknown(argv[i]);
+        if (!equals && i + 1 == argc) return bad("%s needs a value", argv[i]);
+        *to = equals ? equals + 1 : argv[++i];
+    }
+    if (!o->model) return bad("%s is missing", "--model");
+    if (!number(o->prompt, 512, TOKENS_MAX, &o->prompt_tokens))
+        return bad("--prompt %.40s: expected 1 to 1048576", o->prompt);
+    if (!number(o->decode, 32, TOKENS_MAX, &o->decode_tokens))
+        return bad("--decode %.40s: expected 1 to 1048576", o->decode);
+    if (!number(o->rounds, 3, ROUNDS_MAX, &o->round_count)) return bad("--rounds %.40s: expected 1 to 99", o->rounds);
+    return -1;
+}
+
+/* -- measuring ------------------------------------------------------------------------------------------------- */
+
+static lar_error feed(bench *b, lar_sequence *s, uint32_t first, uint32_t count, lar_diag *d) {
+    uint32_t last = count - 1;
+    lar_engine_part part = {s, b->ids + first, count, &last, 1};
+    return lar_engine_step(b->engine, &part, 1, b->logits, d);
+}
+
+static double per_second(uint32_t tokens, uint64_t since) {
+    return tokens * 1e9 / (double)(lar_clock_mono_ns() - since + 1);
+}
+
+static lar_error one_round(bench *b, lar_sequence *s, round *r, lar_diag *d) {
+    uint32_t prompt = b->o->prompt_tokens, decode = b->o->decode_tokens;
+    double before = 0, after = 0;
+    lar_sequence_cut(s, 0);
+    lar_error e = lar_bandwidth_measure(b->readers, &before, d);
+    uint64_t start = lar_clock_mono_ns();
+    if (!e) e = feed(b, s, 0, prompt, d);
+    r->prefill = per_second(prompt, start);
+    start = lar_clock_mono_ns();
+    for (uint32_t i = 0; !e && i < decode; i++) e = feed(b, s, prompt + i, 1, d);
+    r->decode = per_second(decode, start);
+    if (!e) e = lar_bandwidth_measure(b->readers, &after, d);
+    r->read = (before + after) / 2;
+    return e;
+}
+
+static lar_error measure(bench *b, lar_diag *d) {
+    uint32_t total = b->o->prompt_tokens + b->o->decode_tokens;
+    lar_sequence *s = NULL;
+    lar_error e = lar_workers_start(b->info.threads, &b->readers, d);
+    if (!e) e = lar_sequence_new(b->engine, total, &s, d);
+    b->ids = malloc(total * sizeof *b->ids);
+    b->logits = malloc(b->info.vocab * sizeof *b->logits);
+    if (!e && (!b->ids || !b->logits)) e = lar_fail(LAR_NO_MEMORY, d, "no memory for the logits");
+    if (!e) {
+        /* Far apart and different, so that a prompt's tokens go to different experts. */
+        for (uint64_t i = 0; i < total; i++) b->ids[i] = (uint32_t)(i * 2654435761u % b->info.vocab);
+        e = feed(b, s, 0, total < WARM_TOKENS ? total : WARM_TOKENS, d); /* takes pages, wakes threads */
+    }
+    for (uint32_t i = 0; !e && i < b->o->round_count; i++) e = one_round(b, s, &b->rounds[i], d);
+    lar_sequence_free(s);
+    lar_workers_stop(b->readers);
+    free(b->ids);
+    free(b->logits);
+    return e;
+}
+
+/* -- the report ------------------------------------------------------------------------------------------------ */
+
+static int ascending(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+static double median(double values[ROUNDS_MAX], uint32_t n) {
+    qsort(values, n, sizeof *values, ascending);
+    return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
+}
+
+static round median_round(const bench *b) {
+    double prefill[ROUNDS_MAX], decode[ROUNDS_MAX], read[ROUNDS_MAX];
+    uint32_t n = b->o->round_count;
+    for (uint32_t i = 0; i < n; i++)
+        prefill[i] = b->rounds[i].prefill, decode[i] = b->rounds[i].decode, read[i] = b->rounds[i].read;
+    return (round){median(prefill, n), median(decode, n), median(read, n)};
+}
+
+static void print_round(const bench *b, const char *name, const round *r) {
+    double gb_s = r->decode * (double)b->info.active_bytes / 1e9;
+    const char *row = b->o->csv ? "%s,%.2f,%.2f,%.2f,%.2f,%.3f\n" : "%-8s%12.1f%12.2f%12.1f%12.1f%9.0f %%\n";
+    (void)printf(row, name, r->prefill, r->decode, gb_s, r->read, (b->o->csv ? 1 : 100) * gb_s / r->read);
+}
+
+static void report(const bench *b) {
+    const lar_engine_info *i = &b->info;
+    if (b->o->csv) (void)printf("round,prefill_tokens_s,decode_tokens_s,decode_gb_s,read_gb_s,share\n");
+    else
+        (void)printf("%s, %u layers; %s kernels, %u thread%s; %.1f MB of weights a token; prompt of %u, decode of %u\n"
+                     "round   prefill t/s  decode t/s decode GB/s   read GB/s     share\n",
+                     i->family, i->layers, i->kernels, i->threads, i->threads == 1 ? "" : "s",
+                     (double)i->active_bytes / 1e6, b->o->prompt_tokens, b->o->decode_tokens);
+    for (uint32_t k = 0; k < b->o->round_count; k++) {
+        char name[12];
+        (void)snprintf(name, sizeof name, "%u", k + 1);
+        print_round(b, name, &b->rounds[k]);
+    }
+    round middle = median_round(b);
+    print_round(b, "median", &middle);
+}
+
+static int failed(const char *path, lar_error e, const lar_diag *d) {
+    (void)fprintf(stderr, "larder bench-model: %s: %s\n", path, *d->text ? d->text : lar_error_text(e));
+    return FAILED;
+}
+
+int lar_command_bench_model(int argc, char **argv) {
+    options o = {0};
+    lar_diag d = {0};
+    int code = take(argc, argv, &o);
+    if (code >= 0) return code;
+    lar_engine_options how = {.path = o.model};
+    if (lar_compute_options_read(&o.compute, LAR_ACTIVATIONS_BY_TYPE, &how, &d)) return bad("%s", d.text);
+    bench *b = calloc(1, sizeof *b);
+    if (!b) return failed(o.model, LAR_NO_MEMORY, &d);
+    b->o = &o;
+    lar_error e = lar_engine_open(&how, &b->engine, &d);
+    if (!e) {
+        b->info = lar_engine_info_of(b->engine);
+        e = measure(b, &d);
+    }
+    if (e) code = failed(o.model, e, &d);
+    else {
+        report(b);
+        code = OK;
+    }
+    lar_engine_close(b->engine);
+    free(b);
+    return code;
+}
