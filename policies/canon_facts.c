@@ -108,14 +108,17 @@ static lar_error remember(lar_canon *c, char kind, lar_hash chain, lar_slice blo
     return lar_canon_put_value(c, kind, chain, lar_slice_of(v, n));
 }
 
-/* The facts of a user message of an older turn. */
+/* The facts of a user message of an older turn. A block that was pinned by a conversation that is alike, up to the same
+ * answer, gives way to the one that this conversation's turn was opened with. */
 static lar_error recall_one(lar_canon *c, uint32_t i, bool known) {
     lar_canon_segment *s = &c->segments[i];
     lar_hash after = c->segments[i + 1].chain;
     choice pin = known ? recalled(c, 'P', after) : (choice){{NULL, 0}, 0, 0, false, false, false};
     s->facts = pin.block;
-    if (pin.found) return LAR_OK;
+    bool others = pin.found && pin.block.len && !pin.agrees;
+    if (pin.found && !others) return LAR_OK;
     choice first = known ? recalled(c, 'F', s->chain) : pin;
+    if (others && !first.agrees) return LAR_OK;
     s->facts = first.found ? first.block : (lar_slice){"", 0};
     return remember(c, 'P', after, s->facts, first.found ? first.time_ms : c->in->now_ms);
 }

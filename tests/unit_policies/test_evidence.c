@@ -477,6 +477,30 @@ static void test_rounds_say_their_own_folder(void **state) {
     harness_release(&h);
 }
 
+#define AT(folder, rest) CHAT("Working directory: " folder "\\nYou.", USER("hi") rest)
+
+/* Two that begin alike and get the same answer keep each its own block, and so the prefix of each. */
+static void test_same_answer_own_folder(void **state) {
+    (void)state;
+    harness h;
+    harness_init(&h);
+    char got[4096], want[512];
+    sent(&h, got, sizeof got, AT("/srv/one", ""));
+    sent(&h, got, sizeof got, AT("/srv/two", ""));
+    static const char *const bodies[][3] = {
+        {"/srv/three", AT("/srv/three", ""), AT("/srv/three", "," ASSISTANT("hello") "," USER("and"))},
+        {"/srv/four", AT("/srv/four", ""), AT("/srv/four", "," ASSISTANT("hello") "," USER("and"))}};
+    for (int turn = 1; turn < 4; turn++) {
+        for (int k = 0; k < 2; k++) {
+            sent(&h, got, sizeof got, bodies[k][turn == 1 ? 1 : 2]);
+            (void)snprintf(want, sizeof want, USER("hi" OPEN "Working directory: %s\\n" CLOSE), bodies[k][0]);
+            assert_non_null(strstr(got, want));
+            assert_null(strstr(got, bodies[!k][0]));
+        }
+    }
+    harness_release(&h);
+}
+
 /* Fresh ids of input items mean nothing: the conversation is known, the bytes go as they came. */
 static void test_item_ids(void **state) {
     (void)state;
@@ -614,6 +638,7 @@ int main(void) {
                                        cmocka_unit_test(test_sessions_are_apart),
                                        cmocka_unit_test(test_evidence_holds_no_values),
                                        cmocka_unit_test(test_rounds_say_their_own_folder),
+                                       cmocka_unit_test(test_same_answer_own_folder),
                                        cmocka_unit_test(test_item_ids),
                                        cmocka_unit_test(test_plain_prompts),
                                        cmocka_unit_test(test_refresh),
