@@ -161,7 +161,9 @@ lar_error lar_lint_files_add(lar_lint_files *f, const char *path, lar_diag *d) {
     walking w = {.files = f, .d = d};
     lar_error e = pattern ? add_pattern(f, path, d) : walk(&w, path);
     if (!e && f->count == before)
-        e = lar_fail(LAR_NOT_FOUND, d, pattern ? "%s: no file matches" : "%s: no .json, .jsonl or .ndjson file in it",
+        e = lar_fail(LAR_NOT_FOUND, d,
+                     pattern ? "%s: no file matches"
+                             : "%s: no .json, .jsonl or .ndjson file in it; prompts are given as files: '*.md'",
                      path);
     if (!e) qsort(f->names + before, f->count - before, sizeof(char *), by_name);
     return e;

@@ -207,6 +207,10 @@ def test_bad_input(folder):
         rc, out, err = lint(*args, stdin=b"")
         check("usage: %s" % args, rc == 2 and err.startswith("larder lint: ") and not out, rc, out, err)
     check("a near name is offered", "did you mean deepseek" in lint("--provider", "deepsek", "-", stdin=b"")[2])
+    os.mkdir(folder + "/prompts")
+    write(folder + "/prompts/a.md", "You are careful.")
+    rc, out, err = lint(folder + "/prompts")
+    check("a folder of prompts alone says how they are given", rc == 2 and "'*.md'" in err, out, err)
 
 
 def test_formats(folder):
