@@ -13,6 +13,7 @@
 #include "engine/compute/panel_matmul.h"
 #include "engine/compute/workers.h"
 #include "engine/model/forward.h"
+#include "engine/model/model_text.h"
 
 enum { PARTS = 64 /* of one pass */ };
 
@@ -105,6 +106,30 @@ static uint64_t active_bytes(const lar_engine *e) {
         bytes += mlp_bytes(l->mlps) * (lar_config_is_moe(c, i) ? c->router.used : 1);
     }
     return bytes;
+}
+
+lar_error lar_engine_text_read(const lar_engine *e, lar_engine_text *out, lar_diag *d) {
+    lar_buf source;
+    memset(out, 0, sizeof *out);
+    lar_buf_init(&source, LAR_TEMPLATE_SOURCE_BYTES_MAX);
+    lar_error error = lar_generation_read(e->files, &out->generation, d);
+    if (!error) error = lar_model_tokenizer(e->files, &out->tokenizer, d);
+    if (!error) error = lar_model_template_source(e->files, &source, d);
+    if (!error) {
+        out->calls = lar_output_format_of(lar_buf_slice(&source));
+        error = lar_template_parse(lar_buf_slice(&source), &out->chat, d);
+    } else if (error == LAR_NOT_FOUND && out->tokenizer) {
+        error = LAR_OK; /* a base model */
+    }
+    lar_buf_release(&source);
+    if (error) lar_engine_text_release(out);
+    return error;
+}
+
+void lar_engine_text_release(lar_engine_text *t) {
+    lar_tokenizer_free(t->tokenizer);
+    lar_template_free(t->chat);
+    memset(t, 0, sizeof *t);
 }
 
 lar_engine_info lar_engine_info_of(const lar_engine *e) {

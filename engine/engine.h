@@ -15,7 +15,9 @@
 #define LARDER_ENGINE_ENGINE_H
 
 #include "engine/compute/matmul.h"
-#include "engine/model/sample.h"
+#include "engine/model/model_generation.h"
+#include "engine/text/output_stream.h"
+#include "engine/text/template.h"
 
 typedef struct lar_engine lar_engine;
 typedef struct lar_sequence lar_sequence;
@@ -52,6 +54,20 @@ typedef struct lar_engine_info {
     uint64_t token_bytes;   /* that a sequence keeps for one token */
 } lar_engine_info;
 lar_engine_info lar_engine_info_of(const lar_engine *e);
+
+/* What turns text into ids and back. */
+typedef struct lar_engine_text {
+    lar_tokenizer *tokenizer;
+    lar_template *chat;      /* NULL: the model has none */
+    lar_output_format calls; /* in which it writes calls of tools */
+    lar_generation generation;
+} lar_engine_text;
+
+/* Reads them from the model's files; embedded, released by the caller, and independent of the engine from then on.
+ * NOT_FOUND: the model has no tokenizer; INVALID: one that larder does not read, or a template with something that it
+ * does not interpret (`d` says what and where). */
+LAR_MUST_USE lar_error lar_engine_text_read(const lar_engine *e, lar_engine_text *out, lar_diag *d);
+void lar_engine_text_release(lar_engine_text *t);
 
 /* Room for `capacity` tokens (at most the model's context), taken now. NO_MEMORY; LIMIT: over the context. */
 LAR_MUST_USE lar_error lar_sequence_new(const lar_engine *e, uint32_t capacity, lar_sequence **out, lar_diag *d);

@@ -1,4 +1,4 @@
-/* Calls of tools in a model's output, inside engine/text: the part of lar_output that reads a block of calls. */
+/* Calls of tools in a model's output, inside engine/text: the part of lar_output_stream that reads a block of calls. */
 #ifndef LARDER_ENGINE_TEXT_OUTPUT_CALLS_H
 #define LARDER_ENGINE_TEXT_OUTPUT_CALLS_H
 

@@ -1,5 +1,5 @@
 /* Stop strings across token borders.
- * Flow: lar_output_feed, behind output_utf8.c and before reasoning and calls are told apart.
+ * Flow: lar_output_stream_feed, behind output_utf8.c and before reasoning and calls are told apart.
  * Thread: one at a time. Never blocks.
  * Why an automaton for each string: every byte costs a step for each, whatever the strings repeat in themselves.
  * Invariants: 1. `held` is the longest end of the text that begins a stop string, and shorter than the longest of them.

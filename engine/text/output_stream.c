@@ -1,5 +1,5 @@
 /* A model's output as content, reasoning and calls: the stages one behind the other.
- * Flow: larder run -> lar_output_feed for every token -> the sink's events; output_calls.c reads blocks of calls.
+ * Flow: larder run -> lar_output_stream_feed, every token -> the sink's events; output_calls.c reads blocks of calls.
  * Thread: one at a time. Never blocks, unless the sink does.
  * Invariants: 1. `pending` holds what came through the stop strings and was not told yet: the start of a mark at most,
  * or what a block of calls waits for. 2. events depend on the text alone, not on its cuts.
@@ -15,7 +15,7 @@ enum { LEADING_SPACE_MAX = 64, MARKS_MAX = 4 };
 
 typedef enum stage { STAGE_START, STAGE_REASONING, STAGE_CONTENT } stage;
 
-struct lar_output {
+struct lar_output_stream {
     lar_output_sink sink;
     lar_output_utf8 utf8;
     lar_output_stop *stop;
@@ -34,14 +34,14 @@ bool lar_output_prompt_opens(lar_slice prompt, lar_slice begin) {
     return memcmp(prompt.ptr + prompt.len - begin.len, begin.ptr, begin.len) == 0;
 }
 
-lar_error lar_output_new(const lar_output_options *options, const lar_output_sink *sink, lar_output **out,
-                         lar_diag *d) {
+lar_error lar_output_stream_new(const lar_output_options *options, const lar_output_sink *sink, lar_output_stream **out,
+                                lar_diag *d) {
     lar_slice begin = options->reasoning_begin, end = options->reasoning_end;
     *out = NULL;
     if (!begin.len != !end.len) return lar_fail(LAR_INVALID, d, "one mark of reasoning without the other");
     if (begin.len > LAR_OUTPUT_MARK_BYTES_MAX || end.len > LAR_OUTPUT_MARK_BYTES_MAX)
         return lar_fail(LAR_LIMIT, d, "a mark of reasoning with more than %d bytes", LAR_OUTPUT_MARK_BYTES_MAX);
-    lar_output *o = calloc(1, sizeof *o);
+    lar_output_stream *o = calloc(1, sizeof *o);
     if (!o) return lar_fail(LAR_NO_MEMORY, d, "no memory for the output");
     lar_error e = lar_output_stop_new(options->stops, options->stop_count, &o->stop, d);
     if (e) {
@@ -61,7 +61,7 @@ lar_error lar_output_new(const lar_output_options *options, const lar_output_sin
     return LAR_OK;
 }
 
-void lar_output_free(lar_output *o) {
+void lar_output_stream_free(lar_output_stream *o) {
     if (!o) return;
     lar_output_stop_free(o->stop);
     lar_output_calls_release(&o->calls);
@@ -70,13 +70,13 @@ void lar_output_free(lar_output *o) {
     free(o);
 }
 
-static lar_error tell(lar_output *o, lar_output_kind kind, lar_slice text) {
+static lar_error tell(lar_output_stream *o, lar_output_kind kind, lar_slice text) {
     const lar_output_event event = {.kind = kind, .text = text};
     return text.len ? o->sink.emit(o->sink.user, &event) : LAR_OK;
 }
 
 /* The first text is the opening mark, or there is none. *used: the mark with the white space before it. */
-static bool leave_start(lar_output *o, lar_slice text, size_t *used) {
+static bool leave_start(lar_output_stream *o, lar_slice text, size_t *used) {
     size_t space = 0, len = strlen(o->begin);
     while (space < text.len && (text.ptr[space] == ' ' || text.ptr[space] == '\n')) space++;
     size_t rest = text.len - space, n = rest < len ? rest : len;
@@ -93,7 +93,7 @@ static bool leave_start(lar_output *o, lar_slice text, size_t *used) {
 }
 
 /* Content or reasoning up to the next mark; false if more text is needed. */
-static lar_error plain_text(lar_output *o, lar_slice text, size_t *used, bool *again) {
+static lar_error plain_text(lar_output_stream *o, lar_slice text, size_t *used, bool *again) {
     const char *marks[MARKS_MAX + 1] = {NULL};
     int count = 0, which;
     bool reasoning = o->stage == STAGE_REASONING;
@@ -110,7 +110,7 @@ static lar_error plain_text(lar_output *o, lar_slice text, size_t *used, bool *a
     return lar_output_calls_open(&o->calls, lar_slice_cstr(marks[which]));
 }
 
-static lar_error call_text(lar_output *o, lar_slice text, size_t *used, bool *again) {
+static lar_error call_text(lar_output_stream *o, lar_slice text, size_t *used, bool *again) {
     lar_output_verdict verdict;
     lar_error e = lar_output_calls_step(&o->calls, text, used, &verdict);
     *again = !e && verdict != LAR_OUTPUT_WAIT;
@@ -118,7 +118,7 @@ static lar_error call_text(lar_output *o, lar_slice text, size_t *used, bool *ag
     return e;
 }
 
-static lar_error process(lar_output *o) {
+static lar_error process(lar_output_stream *o) {
     size_t at = 0;
     bool again = true;
     lar_error e = LAR_OK;
@@ -136,7 +136,7 @@ static lar_error process(lar_output *o) {
     return LAR_OK;
 }
 
-lar_error lar_output_feed(lar_output *o, lar_slice bytes, uint32_t tokens, bool *more) {
+lar_error lar_output_stream_feed(lar_output_stream *o, lar_slice bytes, uint32_t tokens, bool *more) {
     *more = o->hit < 0 && !o->over_limit;
     if (!*more) return LAR_OK;
     if (bytes.len > LAR_OUTPUT_CALL_BYTES_MAX) return LAR_LIMIT;
@@ -154,7 +154,7 @@ lar_error lar_output_feed(lar_output *o, lar_slice bytes, uint32_t tokens, bool 
 
 /* What was held back comes out: nothing can become a mark any more. Of a call that was told, nothing more is told: its
  * arguments have no end anyway, and they are no content. */
-static lar_error flush(lar_output *o, bool *unfinished) {
+static lar_error flush(lar_output_stream *o, bool *unfinished) {
     lar_error e = LAR_OK;
     if (o->calls.is_told) o->pending.len = 0;
     *unfinished = o->calls.place != LAR_OUTPUT_OUTSIDE && lar_output_calls_cut(&o->calls);
@@ -165,7 +165,7 @@ static lar_error flush(lar_output *o, bool *unfinished) {
     return e;
 }
 
-lar_error lar_output_finish(lar_output *o, lar_output_summary *summary) {
+lar_error lar_output_stream_finish(lar_output_stream *o, lar_output_summary *summary) {
     bool unfinished = false;
     lar_error e = LAR_OK;
     if (o->hit < 0 && !o->over_limit) {

@@ -88,18 +88,18 @@ typedef struct lar_output_summary {
 bool lar_output_prompt_opens(lar_slice prompt, lar_slice reasoning_begin);
 
 /* One answer; one thread. */
-typedef struct lar_output lar_output;
+typedef struct lar_output_stream lar_output_stream;
 
 /* Errors: those of lar_output_stop_new; INVALID for one mark without the other, LIMIT for a long one. */
-LAR_MUST_USE lar_error lar_output_new(const lar_output_options *options, const lar_output_sink *sink, lar_output **out,
-                                      lar_diag *d);
-void lar_output_free(lar_output *o); /* NULL is allowed */
+LAR_MUST_USE lar_error lar_output_stream_new(const lar_output_options *options, const lar_output_sink *sink,
+                                             lar_output_stream **out, lar_diag *d);
+void lar_output_stream_free(lar_output_stream *o); /* NULL is allowed */
 
 /* The bytes of `tokens` tokens (1, but a test may cut them), special ones with their text (LAR_DECODE_SPECIAL_KEPT) but
  * for the one that ended the text. *more is false once a stop string or the limit of a call
  * was met: the caller stops generating and calls finish. Errors: the sink's, NO_MEMORY, LIMIT (a token too large). */
-LAR_MUST_USE lar_error lar_output_feed(lar_output *o, lar_slice bytes, uint32_t tokens, bool *more);
+LAR_MUST_USE lar_error lar_output_stream_feed(lar_output_stream *o, lar_slice bytes, uint32_t tokens, bool *more);
 /* The end: tells what was held back. Once. */
-LAR_MUST_USE lar_error lar_output_finish(lar_output *o, lar_output_summary *summary);
+LAR_MUST_USE lar_error lar_output_stream_finish(lar_output_stream *o, lar_output_summary *summary);
 
 #endif

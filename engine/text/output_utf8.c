@@ -1,5 +1,5 @@
 /* Whole characters out of bytes that tokens cut anywhere.
- * Flow: lar_output_feed pushes each token's bytes through it first, so that everything behind sees whole characters.
+ * Flow: lar_output_stream_feed pushes each token's bytes through it first, so that all behind sees whole characters.
  * Thread: one at a time. Never blocks.
  * Invariants: 1. `held` is the start of a valid character and never a whole one. 2. what is appended is valid UTF-8.
  * Source: Unicode 15, 3.9, "U+FFFD Substitution of Maximal Subparts". Memory: the caller's buffer. */

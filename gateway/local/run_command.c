@@ -1,32 +1,81 @@
 /* larder run: options, and which way to run.
- * Called by main.c; run_cases.c does the work. Messages go to stderr and say what to do. One thread; blocks.
+ * Called by main.c; run_cases.c and run_chat.c do the work. Messages go to stderr and say what to do. One thread;
+ * blocks. Why options stay text until the model is open: what its makers say of sampling is the default.
  * Memory: borrows argv. Not here: what a model is (engine/engine.h). */
 #include "gateway/local/run_command.h"
 
+#include <errno.h>
+#include <math.h>
+#include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <unistd.h>
 
 #include "gateway/config/nearest.h"
+#include "gateway/config/option_value.h"
 #include "gateway/local/compute_options.h"
 #include "gateway/local/run_cases.h"
+#include "gateway/local/run_chat.h"
 
-enum { OK, FAILED, USAGE };
+enum { OK, FAILED, USAGE, CONTEXT_TOKENS = 4096 };
 
 static const char usage[] =
-    "usage: larder run --model PATH --ids CASES.json --logits OUT.safetensors\n"
-    "Runs a model of the DeepSeek family on this machine. PATH is a Hugging Face folder or FILE.gguf.\n"
-    "  --model PATH    config.json with safetensors, or GGUF\n"
-    "  --ids FILE      {\"cases\": [{\"name\": \"a\", \"ids\": [1, 2], \"positions\": [1]}]}; - is standard input.\n"
-    "                  positions: tokens whose logits are wanted (absent: the last); continuation: a list, as many ids\n"
-    "                  as it holds are added greedily\n"
-    "  --logits FILE   written as safetensors: NAME.logits, and NAME.continuation and NAME.margin of greedy cases\n" LAR_COMPUTE_OPTIONS_HELP
-    "Activations are f32 unless something else is asked for.\n";
+    "usage: larder run --model PATH [-p TEXT] [options]\n"
+    "       larder run --model PATH --ids CASES.json --logits OUT.safetensors\n"
+    "Runs a model of the DeepSeek family on this machine. PATH is a Hugging Face folder or FILE.gguf. Answers go to\n"
+    "standard output as they come, reasoning to standard error.\n"
+    "  -p, --prompt TEXT     one answer to it; without it each line of standard input is a turn of one conversation\n"
+    "  --system TEXT         the system message\n"
+    "  --raw                 continue the text as it stands, without the model's chat template\n"
+    "  --context N           tokens of the conversation (4096, or the model's if it has fewer)\n"
+    "  --max-tokens N        of one answer (as the context allows)\n"
+    "  --temperature N, --top-p N, --top-k N, --min-p N, --repetition-penalty N\n"
+    "                        (as generation_config.json has them; else 1, 1, all, 0, 1); temperature 0: the likeliest\n"
+    "  --frequency-penalty N, --presence-penalty N   (0)\n"
+    "  --seed N              the same seed, the same answer (a new one each time)\n"
+    "  --ids FILE            {\"cases\": [{\"name\": \"a\", \"ids\": [1, 2], \"positions\": [1]}]}; - is standard input.\n"
+    "                        positions: tokens whose logits are wanted (absent: the last); continuation: a list, as\n"
+    "                        many ids as it holds are added greedily\n"
+    "  --logits FILE         written as safetensors: NAME.logits, and NAME.continuation and NAME.margin of greedy cases\n" LAR_COMPUTE_OPTIONS_HELP
+    "Activations are f32 with --ids and by-type without, unless something else is asked for.\n";
 
 typedef struct options {
-    const char *model, *ids, *logits;
+    const char *model, *ids, *logits, *prompt, *system, *context, *max_tokens, *seed;
+    const char *temperature, *top_p, *top_k, *min_p, *repetition, *frequency, *presence;
     lar_compute_options compute;
+    bool raw;
 } options;
+
+typedef struct option {
+    const char *name;
+    size_t at; /* of a text in options */
+} option;
+
+#define AT(member) offsetof(options, member)
+static const option all[] = {
+    {"--model", AT(model)},
+    {"--ids", AT(ids)},
+    {"--logits", AT(logits)},
+    {"-p", AT(prompt)},
+    {"--prompt", AT(prompt)},
+    {"--system", AT(system)},
+    {"--context", AT(context)},
+    {"--max-tokens", AT(max_tokens)},
+    {"--seed", AT(seed)},
+    {"--temperature", AT(temperature)},
+    {"--top-p", AT(top_p)},
+    {"--top-k", AT(top_k)},
+    {"--min-p", AT(min_p)},
+    {"--repetition-penalty", AT(repetition)},
+    {"--frequency-penalty", AT(frequency)},
+    {"--presence-penalty", AT(presence)},
+    {"--threads", AT(compute.threads)},
+    {"--cpu", AT(compute.cpu)},
+    {"--activations", AT(compute.activations)},
+};
+enum { OPTIONS = sizeof all / sizeof *all };
 
 static int bad(const char *format, const char *what) {
     (void)fprintf(stderr, "larder run: ");
@@ -36,13 +85,18 @@ static int bad(const char *format, const char *what) {
 }
 
 static int unknown(const char *name) {
-    static const char *const all[] = {"--model", "--ids", "--logits", "--threads", "--cpu", "--activations", "--help"};
     lar_nearest n;
     lar_nearest_init(&n, lar_slice_cstr(name));
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) lar_nearest_offer(&n, lar_slice_cstr(all[i]));
+    for (size_t i = 0; i < OPTIONS; i++) lar_nearest_offer(&n, lar_slice_cstr(all[i].name));
     if (!n.best.ptr) return bad("there is no option '%.100s'", name);
     (void)fprintf(stderr, "larder run: there is no option '%.100s'; did you mean %.*s?\n", name, LAR_FMT(n.best));
     return USAGE;
+}
+
+static const char **find(options *o, lar_slice name) {
+    for (size_t i = 0; i < OPTIONS; i++)
+        if (lar_slice_eq_cstr(name, all[i].name)) return (const char **)(void *)((char *)o + all[i].at);
+    return NULL;
 }
 
 /* -1: go on. */
@@ -51,21 +105,20 @@ static int take(int argc, char **argv, options *o) {
         const char *equals = strchr(argv[i], '=');
         size_t n = equals ? (size_t)(equals - argv[i]) : strlen(argv[i]);
         lar_slice name = {argv[i], n};
-        const char **to = lar_compute_options_find(&o->compute, name);
         if (lar_slice_eq_cstr(name, "--help") || lar_slice_eq_cstr(name, "-h")) {
             (void)fputs(usage, stdout);
             return OK;
         }
-        if (lar_slice_eq_cstr(name, "--model")) to = &o->model;
-        if (lar_slice_eq_cstr(name, "--ids")) to = &o->ids;
-        if (lar_slice_eq_cstr(name, "--logits")) to = &o->logits;
-        if (!to) return unknown(argv[i]);
-        if (!equals && i + 1 == argc) return bad("%s needs a value", argv[i]);
-        *to = equals ? equals + 1 : argv[++i];
+        const char **to = find(o, name);
+        if (lar_slice_eq_cstr(lar_slice_cstr(argv[i]), "--raw")) o->raw = true;
+        else if (!to) return unknown(argv[i]);
+        else if (!equals && i + 1 == argc) return bad("%s needs a value", argv[i]);
+        else *to = equals ? equals + 1 : argv[++i];
     }
     if (!o->model) return bad("%s is missing", "--model");
-    if (!o->ids) return bad("%s is missing", "--ids");
-    return o->logits ? -1 : bad("%s is missing", "--logits");
+    if (o->ids && !o->logits) return bad("%s is missing", "--logits");
+    if (o->logits && !o->ids) return bad("%s is missing", "--ids");
+    return o->ids && (o->prompt || o->raw || o->system) ? bad("%s: ids are not text", "--ids with a prompt") : -1;
 }
 
 static int failed(const char *path, lar_error e, const lar_diag *d) {
@@ -84,27 +137,119 @@ static void show_progress(void *context, uint32_t done, uint32_t total) {
     if (done == total) (void)fprintf(stderr, "\r%*s\r", WIDTH + 36, "");
 }
 
-int lar_command_run(int argc, char **argv) {
-    options o = {0};
+/* -- logits ------------------------------------------------------------------------------------------------------ */
+
+static int run_ids(const options *o, lar_engine_options *how) {
     lar_run_cases cases;
     lar_engine *engine = NULL;
     lar_diag d = {0};
-    int code = take(argc, argv, &o);
-    if (code >= 0) return code;
-    lar_engine_options how = {.path = o.model, .progress = isatty(STDERR_FILENO) ? show_progress : NULL};
-    if (lar_compute_options_read(&o.compute, LAR_ACTIVATIONS_F32, &how, &d)) return bad("%s", d.text);
-    const char *ids = strcmp(o.ids, "-") == 0 ? "/dev/stdin" : o.ids;
+    const char *ids = strcmp(o->ids, "-") == 0 ? "/dev/stdin" : o->ids;
     lar_error e = lar_run_cases_read(&cases, ids, &d);
-    code = e ? failed(ids, e, &d) : OK;
+    int code = e ? failed(ids, e, &d) : OK;
     if (!e) {
-        e = lar_engine_open(&how, &engine, &d);
-        if (e) code = failed(o.model, e, &d);
+        e = lar_engine_open(how, &engine, &d);
+        if (e) code = failed(o->model, e, &d);
     }
     if (!e) {
-        e = lar_run_cases_run(&cases, engine, o.logits, &d);
-        if (e) code = failed(o.ids, e, &d);
+        e = lar_run_cases_run(&cases, engine, o->logits, &d);
+        if (e) code = failed(o->ids, e, &d);
     }
     lar_engine_close(engine);
     lar_run_cases_release(&cases);
     return code;
+}
+
+/* -- text -------------------------------------------------------------------------------------------------------- */
+
+typedef struct number {
+    const char *name, *text; /* text NULL: not given */
+    double *value;
+} number;
+
+static lar_error read_sampling(const options *o, lar_sampling *s, lar_diag *d) {
+    const number numbers[] = {
+        {"--temperature", o->temperature, &s->temperature},
+        {"--top-p", o->top_p, &s->top_p},
+        {"--min-p", o->min_p, &s->min_p},
+        {"--repetition-penalty", o->repetition, &s->repetition},
+        {"--frequency-penalty", o->frequency, &s->frequency},
+        {"--presence-penalty", o->presence, &s->presence},
+    };
+    uint64_t top_k = s->top_k;
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        const number *n = &numbers[i];
+        char *end = NULL;
+        if (!n->text) continue;
+        *n->value = strtod(n->text, &end);
+        if (end == n->text || *end || !isfinite(*n->value))
+            return lar_fail(LAR_INVALID, d, "%s %.40s: expected a number", n->name, n->text);
+    }
+    if (o->top_k && (lar_value_number(lar_slice_cstr(o->top_k), &top_k, NULL) || top_k > UINT32_MAX))
+        return lar_fail(LAR_INVALID, d, "--top-k %.40s: expected a whole number", o->top_k);
+    s->top_k = (uint32_t)top_k;
+    if (o->seed && lar_value_number(lar_slice_cstr(o->seed), &s->seed, NULL))
+        return lar_fail(LAR_INVALID, d, "--seed %.40s: expected a whole number", o->seed);
+    if (!o->seed && getrandom(&s->seed, sizeof s->seed, 0) != sizeof s->seed)
+        return lar_fail(LAR_IO, d, "no randomness: %s", strerror(errno));
+    return LAR_OK;
+}
+
+static lar_error read_tokens(const char *name, const char *text, uint32_t most, uint32_t *out, lar_diag *d) {
+    uint64_t n;
+    if (!text) return LAR_OK;
+    if (lar_value_number(lar_slice_cstr(text), &n, NULL) || n < 1 || n > most)
+        return lar_fail(LAR_INVALID, d, "%s %.40s: expected 1 to %u", name, text, most);
+    *out = (uint32_t)n;
+    return LAR_OK;
+}
+
+/* What can be wrong before a model is open: every number, with the model's context not known yet. */
+static lar_error check_numbers(const options *o, lar_diag *d) {
+    lar_sampling s = LAR_SAMPLING_DEFAULT;
+    lar_sampler *trial = NULL;
+    uint32_t tokens;
+    lar_error e = read_sampling(o, &s, d);
+    if (!e) e = read_tokens("--context", o->context, UINT32_MAX, &tokens, d);
+    if (!e) e = read_tokens("--max-tokens", o->max_tokens, UINT32_MAX, &tokens, d);
+    if (!e) e = lar_sampler_new(&s, 1, &trial, d);
+    lar_sampler_free(trial);
+    return e;
+}
+
+static lar_error talk(const options *o, lar_engine *engine, lar_diag *d) {
+    lar_engine_text text;
+    uint32_t most = lar_engine_info_of(engine).context;
+    lar_run_chat c = {.prompt = o->prompt, .system = o->system, .form = o->raw ? LAR_RUN_RAW : LAR_RUN_TEMPLATE};
+    c.context = most < CONTEXT_TOKENS ? most : CONTEXT_TOKENS;
+    lar_error e = lar_engine_text_read(engine, &text, d);
+    if (e) return e;
+    c.sampling = text.generation.sampling;
+    e = read_sampling(o, &c.sampling, d);
+    if (!e) e = read_tokens("--context", o->context, most, &c.context, d);
+    if (!e) e = read_tokens("--max-tokens", o->max_tokens, UINT32_MAX, &c.tokens_max, d);
+    if (!e) e = lar_run_chat_run(&c, engine, &text, d);
+    lar_engine_text_release(&text);
+    return e;
+}
+
+static int run_text(const options *o, lar_engine_options *how) {
+    lar_engine *engine = NULL;
+    lar_diag d = {0};
+    if (check_numbers(o, &d)) return bad("%s", d.text);
+    if (o->raw && o->system) return bad("%s: there is no template to put it into", "--system with --raw");
+    lar_error e = lar_engine_open(how, &engine, &d);
+    if (!e) e = talk(o, engine, &d);
+    lar_engine_close(engine);
+    return e ? failed(o->model, e, &d) : OK;
+}
+
+int lar_command_run(int argc, char **argv) {
+    options o = {0};
+    lar_diag d = {0};
+    int code = take(argc, argv, &o);
+    if (code >= 0) return code;
+    lar_engine_options how = {.path = o.model, .progress = isatty(STDERR_FILENO) ? show_progress : NULL};
+    lar_activations otherwise = o.ids ? LAR_ACTIVATIONS_F32 : LAR_ACTIVATIONS_BY_TYPE;
+    if (lar_compute_options_read(&o.compute, otherwise, &how, &d)) return bad("%s", d.text);
+    return o.ids ? run_ids(&o, &how) : run_text(&o, &how);
 }

@@ -74,7 +74,7 @@ def check_refusals(larder, model, folder):
     code, err = run(larder, *whole, "--cpu", "mmx")
     assert code == 1 and "no path 'mmx'; choose auto" in err, err
     for arguments, says in [((), "--model is missing"), (("--modle", "x"), "did you mean --model?"),
-                            (("--model",), "needs a value"), (("--model", model), "--ids is missing"),
+                            (("--model",), "needs a value"), (("--model", model, "--logits", "x"), "--ids is missing"),
                             (("--model", model, "--ids", "x"), "--logits is missing"),
                             ((*whole, "--threads", "0"), "--threads 0: expected 1 to"),
                             ((*whole, "--activations", "int4"), "expected f32, bf16, int8 or by-type")]:

@@ -1,5 +1,6 @@
-/* Feeds a text to lar_output in pieces and writes down what it tells, for tests and the fuzzer: neighbours of one kind
- * are joined, so that the record is the same for every cut. "C[text]" "R[text]" "call 0 id0 name" "A0[text]". */
+/* Feeds a text to lar_output_stream in pieces and writes down what it tells, for tests and the fuzzer: neighbours of
+ * one kind are joined, so that the record is the same for every cut.
+ * "C[text]" "R[text]" "call 0 id0 name" "A0[text]". */
 #ifndef LARDER_TESTS_OUTPUT_PLAY_H
 #define LARDER_TESTS_OUTPUT_PLAY_H
 
@@ -78,21 +79,21 @@ static inline lar_buf output_play_text(lar_slice text, const lar_output_options 
     output_play p = {.open = false};
     lar_buf_init(&p.record, 64 << 20);
     const lar_output_sink sink = {.user = &p, .emit = play_emit, .make_id = play_id};
-    lar_output *o;
+    lar_output_stream *o;
     lar_diag d = {.text = ""};
-    PLAY_CHECK(!lar_output_new(options, &sink, &o, &d));
+    PLAY_CHECK(!lar_output_stream_new(options, &sink, &o, &d));
     bool more = true;
     for (size_t done = 0, n; done < text.len && more; done += n) {
         n = play_piece(&cuts, done, text.len);
         char *exact = malloc(n); /* so that a sanitizer sees a read behind it */
         PLAY_CHECK(exact != NULL);
         memcpy(exact, text.ptr + done, n);
-        PLAY_CHECK(!lar_output_feed(o, lar_slice_of(exact, n), 1, &more));
+        PLAY_CHECK(!lar_output_stream_feed(o, lar_slice_of(exact, n), 1, &more));
         free(exact);
     }
     lar_output_summary s;
-    PLAY_CHECK(!lar_output_finish(o, &s));
-    lar_output_free(o);
+    PLAY_CHECK(!lar_output_stream_finish(o, &s));
+    lar_output_stream_free(o);
     static const char *const ends[] = {"text", "calls", "stop", "unfinished", "limit"};
     PLAY_CHECK(!lar_buf_printf(&p.record, "%s(%s %d %u %u)", p.open ? "]" : "", ends[s.end], s.stop, s.calls,
                                s.calls_invalid));

@@ -275,21 +275,21 @@ static lar_error refuse(void *user, const lar_output_event *event) {
 
 static void test_errors(void **state) {
     (void)state;
-    lar_output *o;
+    lar_output_stream *o;
     lar_diag d = {.text = ""};
     const lar_output_sink sink = {.emit = refuse, .make_id = play_id};
     lar_output_options options = {.reasoning_begin = {"<think>", 7}};
-    assert_int_equal(lar_output_new(&options, &sink, &o, &d), LAR_INVALID);
+    assert_int_equal(lar_output_stream_new(&options, &sink, &o, &d), LAR_INVALID);
     assert_null(o);
     static const char long_mark[LAR_OUTPUT_MARK_BYTES_MAX + 1] = "x";
     options.reasoning_end = lar_slice_of(long_mark, sizeof long_mark);
-    assert_int_equal(lar_output_new(&options, &sink, &o, &d), LAR_LIMIT);
+    assert_int_equal(lar_output_stream_new(&options, &sink, &o, &d), LAR_LIMIT);
     options = (lar_output_options){.stop_count = 0};
-    assert_int_equal(lar_output_new(&options, &sink, &o, &d), LAR_OK);
+    assert_int_equal(lar_output_stream_new(&options, &sink, &o, &d), LAR_OK);
     bool more;
-    assert_int_equal(lar_output_feed(o, LAR_SLICE("x"), 1, &more), LAR_CLIENT_GONE);
-    lar_output_free(o);
-    lar_output_free(NULL);
+    assert_int_equal(lar_output_stream_feed(o, LAR_SLICE("x"), 1, &more), LAR_CLIENT_GONE);
+    lar_output_stream_free(o);
+    lar_output_stream_free(NULL);
 }
 
 static void test_formats(void **state) {
