@@ -11,7 +11,14 @@
 #include <stdlib.h>
 #include <xxhash.h>
 
-enum { PROBES = 512, SHORT = 40, TOKEN_BYTES = 1 << 20, ALL_BYTES = 1 << 30, PIECE_MAX = 1 << 30 };
+enum {
+    PROBES = 512,
+    SHORT = 24,
+    TOKEN_BYTES = 1 << 20,
+    ALL_BYTES = 1 << 30,
+    PIECE_MAX = 1 << 30,
+    FILTER_WORDS = 1 << 14
+};
 
 struct lar_bpe_string {
     uint32_t at, len;
@@ -69,6 +76,7 @@ void lar_bpe_release(lar_bpe *b) {
     free(b->strings);
     free(b->slots);
     free(b->pairs);
+    free(b->filter);
     lar_buf_release(&b->bytes);
     *b = (lar_bpe){0};
 }
@@ -119,9 +127,10 @@ lar_error lar_bpe_index(lar_bpe *b, uint32_t merges, lar_diag *d) {
     uint32_t slots = table_size(b->ids), pairs = table_size(merges);
     b->slots = calloc(slots, sizeof *b->slots);
     b->pairs = calloc(pairs, sizeof *b->pairs);
+    b->filter = calloc(FILTER_WORDS, sizeof *b->filter);
     b->slot_mask = slots - 1;
     b->pair_mask = pairs - 1;
-    if (!b->slots || !b->pairs) return LAR_NO_MEMORY;
+    if (!b->slots || !b->pairs || !b->filter) return LAR_NO_MEMORY;
     for (uint32_t byte = 0; byte < 256; byte++)
         if (b->byte_id[byte] == LAR_BPE_NONE && occurs_in_utf8(byte))
             return lar_fail(LAR_INVALID, d,
@@ -140,14 +149,12 @@ uint32_t lar_bpe_find(const lar_bpe *b, lar_slice bytes) {
     return at != LAR_BPE_NONE && found ? b->slots[at].id - 1 : LAR_BPE_NONE;
 }
 
-static inline uint32_t pair_place(const lar_bpe *b, uint64_t key) {
-    return (uint32_t)((key * 0x9E3779B97F4A7C15u) >> 32) & b->pair_mask;
-}
+static inline uint64_t hash_pair(uint64_t key) { return key * 0x9E3779B97F4A7C15u; }
 
 /* The entry of two neighbours, or the free place for it; NULL where PROBES places are taken by others. */
 static inline lar_bpe_pair *find_pair(const lar_bpe *b, uint32_t left, uint32_t right) {
     uint64_t key = ((uint64_t)left << 32 | right) + 1;
-    uint32_t at = pair_place(b, key);
+    uint32_t at = (uint32_t)(hash_pair(key) >> 32) & b->pair_mask;
     for (uint32_t i = 0; i < PROBES; i++, at = (at + 1) & b->pair_mask)
         if (b->pairs[at].key == key || !b->pairs[at].key) return &b->pairs[at];
     return NULL;
@@ -173,6 +180,8 @@ lar_error lar_bpe_merge(lar_bpe *b, lar_slice left, lar_slice right, uint32_t ra
     if (id == LAR_BPE_NONE) return merge_refused(left, right, rank, d);
     lar_bpe_pair *p = find_pair(b, l, r);
     if (!p) return lar_fail(LAR_INVALID, d, "the merges are made to collide (merge %u)", rank);
+    uint64_t bit = hash_pair(((uint64_t)l << 32 | r) + 1) >> 44;
+    b->filter[bit / 64] |= 1ull << bit % 64;
     *p = (lar_bpe_pair){.key = ((uint64_t)l << 32 | r) + 1, .rank = rank, .id = id};
     return LAR_OK;
 }
@@ -181,6 +190,8 @@ lar_error lar_bpe_merge(lar_bpe *b, lar_slice left, lar_slice right, uint32_t ra
 
 /* The rank of two neighbours, NONE where they do not merge. */
 static inline uint32_t rank_of(const lar_bpe *b, uint32_t left, uint32_t right, uint32_t *id) {
+    uint64_t bit = hash_pair(((uint64_t)left << 32 | right) + 1) >> 44;
+    if (!(b->filter[bit / 64] >> bit % 64 & 1)) return LAR_BPE_NONE;
     const lar_bpe_pair *p = find_pair(b, left, right);
     if (!p || !p->key) return LAR_BPE_NONE;
     *id = p->id;

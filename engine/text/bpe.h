@@ -38,6 +38,7 @@ typedef struct lar_bpe {
     uint32_t slot_mask;
     lar_bpe_pair *pairs; /* two ids to the merged one and its rank; pair_mask + 1 of them */
     uint32_t pair_mask;
+    uint64_t *filter;      /* a bit for each hash of 20 bits that some pair has: most neighbours do not merge */
     uint32_t byte_id[256]; /* NONE where no token is that byte alone */
 } lar_bpe;
 
