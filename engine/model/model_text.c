@@ -85,19 +85,28 @@ static lar_error from_metadata(const lar_gguf *g, lar_tokenizer **out, lar_diag 
 
 /* -- a folder ------------------------------------------------------------------------------------------------------ */
 
-static lar_error from_folder(const lar_model_files *f, lar_tokenizer **out, lar_diag *d) {
-    lar_buf json, config;
-    lar_buf_init(&json, FILE_BYTES_MAX);
+typedef lar_error (*open_tokenizer)(lar_slice tokens, lar_slice config, lar_tokenizer **out, lar_diag *d);
+
+/* The tokenizer of the folder's file `name`; NOT_FOUND where it is not there. */
+static lar_error from_file(const lar_model_files *f, const char *name, open_tokenizer opener, lar_tokenizer **out,
+                           lar_diag *d) {
+    lar_buf tokens, config;
+    lar_buf_init(&tokens, FILE_BYTES_MAX);
     lar_buf_init(&config, FILE_BYTES_MAX);
-    lar_error e = lar_model_files_text(f, "tokenizer.json", &json, d);
+    lar_error e = lar_model_files_text(f, name, &tokens, d);
     if (!e) {
         e = lar_model_files_text(f, CONFIG_NAME, &config, d);
         if (e == LAR_NOT_FOUND) e = LAR_OK;
     }
-    if (!e) e = lar_tokenizer_from_json(lar_buf_slice(&json), lar_buf_slice(&config), out, d);
-    lar_buf_release(&json);
+    if (!e) e = opener(lar_buf_slice(&tokens), lar_buf_slice(&config), out, d);
+    lar_buf_release(&tokens);
     lar_buf_release(&config);
     return e;
+}
+
+static lar_error from_folder(const lar_model_files *f, lar_tokenizer **out, lar_diag *d) {
+    lar_error e = from_file(f, "tokenizer.json", lar_tokenizer_from_json, out, d);
+    return e == LAR_NOT_FOUND ? from_file(f, "tiktoken.model", lar_tokenizer_from_tiktoken, out, d) : e;
 }
 
 lar_error lar_model_tokenizer(const lar_model_files *f, lar_tokenizer **out, lar_diag *d) {

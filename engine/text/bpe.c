@@ -123,14 +123,19 @@ static lar_error index_token(lar_bpe *b, uint32_t id, lar_diag *d) {
 /* Bytes that no UTF-8 holds may be missing: text with one is refused when it comes. */
 static bool occurs_in_utf8(uint32_t byte) { return byte != 0xC0 && byte != 0xC1 && byte < 0xF5; }
 
-lar_error lar_bpe_index(lar_bpe *b, uint32_t merges, lar_diag *d) {
-    uint32_t slots = table_size(b->ids), pairs = table_size(merges);
-    b->slots = calloc(slots, sizeof *b->slots);
+lar_error lar_bpe_reserve(lar_bpe *b, uint32_t merges) {
+    uint32_t pairs = table_size(merges);
     b->pairs = calloc(pairs, sizeof *b->pairs);
     b->filter = calloc(FILTER_WORDS, sizeof *b->filter);
-    b->slot_mask = slots - 1;
     b->pair_mask = pairs - 1;
-    if (!b->slots || !b->pairs || !b->filter) return LAR_NO_MEMORY;
+    return b->pairs && b->filter ? LAR_OK : LAR_NO_MEMORY;
+}
+
+lar_error lar_bpe_index(lar_bpe *b, lar_diag *d) {
+    uint32_t slots = table_size(b->ids);
+    b->slots = calloc(slots, sizeof *b->slots);
+    b->slot_mask = slots - 1;
+    if (!b->slots) return LAR_NO_MEMORY;
     for (uint32_t byte = 0; byte < 256; byte++)
         if (b->byte_id[byte] == LAR_BPE_NONE && occurs_in_utf8(byte))
             return lar_fail(LAR_INVALID, d,
@@ -167,6 +172,15 @@ static lar_error merge_refused(lar_slice left, lar_slice right, uint32_t rank, l
                     long_right ? 40 : (int)right.len, right.ptr, long_right ? ".." : "");
 }
 
+lar_error lar_bpe_join(lar_bpe *b, const uint32_t pair[2], uint32_t id, uint32_t rank, lar_diag *d) {
+    lar_bpe_pair *p = find_pair(b, pair[0], pair[1]);
+    if (!p) return lar_fail(LAR_INVALID, d, "the merges are made to collide (merge %u)", rank);
+    uint64_t key = ((uint64_t)pair[0] << 32 | pair[1]) + 1, bit = hash_pair(key) >> 44;
+    b->filter[bit / 64] |= 1ull << bit % 64;
+    *p = (lar_bpe_pair){.key = key, .rank = rank, .id = id};
+    return LAR_OK;
+}
+
 lar_error lar_bpe_merge(lar_bpe *b, lar_slice left, lar_slice right, uint32_t rank, lar_diag *d) {
     uint32_t l = lar_bpe_find(b, left), r = lar_bpe_find(b, right);
     lar_buf whole;
@@ -178,12 +192,7 @@ lar_error lar_bpe_merge(lar_bpe *b, lar_slice left, lar_slice right, uint32_t ra
     lar_buf_release(&whole);
     if (e) return e;
     if (id == LAR_BPE_NONE) return merge_refused(left, right, rank, d);
-    lar_bpe_pair *p = find_pair(b, l, r);
-    if (!p) return lar_fail(LAR_INVALID, d, "the merges are made to collide (merge %u)", rank);
-    uint64_t bit = hash_pair(((uint64_t)l << 32 | r) + 1) >> 44;
-    b->filter[bit / 64] |= 1ull << bit % 64;
-    *p = (lar_bpe_pair){.key = ((uint64_t)l << 32 | r) + 1, .rank = rank, .id = id};
-    return LAR_OK;
+    return lar_bpe_join(b, (uint32_t[]){l, r}, id, rank, d);
 }
 
 /* -- merging ------------------------------------------------------------------------------------------------------- */

@@ -29,7 +29,7 @@ typedef struct lar_bpe_string lar_bpe_string; /* where a token's bytes lie */
 typedef struct lar_bpe_slot lar_bpe_slot;
 typedef struct lar_bpe_pair lar_bpe_pair;
 
-/* Embedded, zero-initialised. Built in the order: tokens, index, merges, finish; immutable from then on. */
+/* Embedded, zero-initialised. Built in the order: tokens, index, reserve, merges, finish; immutable from then on. */
 typedef struct lar_bpe {
     lar_bpe_string *strings; /* by id */
     uint32_t ids;            /* one more than the largest id */
@@ -56,7 +56,11 @@ void lar_bpe_release(lar_bpe *b);
 LAR_MUST_USE lar_error lar_bpe_set(lar_bpe *b, uint32_t id, lar_slice bytes, lar_bpe_role role, lar_diag *d);
 /* After all tokens. INVALID where two ids have the same bytes, where one of the bytes that occur in UTF-8 is no token,
  * or where the tokens are made to collide. */
-LAR_MUST_USE lar_error lar_bpe_index(lar_bpe *b, uint32_t merges, lar_diag *d);
+LAR_MUST_USE lar_error lar_bpe_index(lar_bpe *b, lar_diag *d);
+/* Room for `merges` of them, once, before the first. */
+LAR_MUST_USE lar_error lar_bpe_reserve(lar_bpe *b, uint32_t merges);
+/* The tokens left and right become `id` at rank `rank`. INVALID where the merges are made to collide. */
+LAR_MUST_USE lar_error lar_bpe_join(lar_bpe *b, const uint32_t pair[2], uint32_t id, uint32_t rank, lar_diag *d);
 /* The merge of rank `rank`: INVALID where one of the three is no token. Of two equal merges the later one counts. */
 LAR_MUST_USE lar_error lar_bpe_merge(lar_bpe *b, lar_slice left, lar_slice right, uint32_t rank, lar_diag *d);
 /* After all merges: marks the tokens that a piece equal to them becomes at once. */

@@ -26,6 +26,10 @@ typedef struct lar_tokenizer lar_tokenizer;
  * 2,097,152 ids, or for an expression that is too complicated; NO_MEMORY. The caller frees *out. */
 LAR_MUST_USE lar_error lar_tokenizer_from_json(lar_slice json, lar_slice config, lar_tokenizer **out, lar_diag *d);
 
+/* From tiktoken.model and tokenizer_config.json, as the models of class TikTokenTokenizer (Moonlight, Kimi) have them
+ * instead of tokenizer.json. Errors as above. */
+LAR_MUST_USE lar_error lar_tokenizer_from_tiktoken(lar_slice model, lar_slice config, lar_tokenizer **out, lar_diag *d);
+
 /* What a GGUF file's metadata hold, borrowed for the call. */
 typedef struct lar_tokenizer_parts {
     lar_slice model;         /* tokenizer.ggml.model: "gpt2" alone is supported */

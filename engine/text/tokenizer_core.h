@@ -40,6 +40,8 @@ LAR_MUST_USE lar_error lar_tokenizer_merge(lar_tokenizer *t, lar_slice left, lar
                                            lar_diag *d);
 /* After everything: INVALID where two added tokens are the same text. */
 LAR_MUST_USE lar_error lar_tokenizer_seal(lar_tokenizer *t, lar_bpe_whole whole, lar_diag *d);
+/* Reads tokenizer_config.json once every token is there. INVALID, and the errors of JSON. */
+LAR_MUST_USE lar_error lar_tokenizer_configure(lar_tokenizer *t, lar_slice config, lar_diag *d);
 /* Splits "a b" at its blank; false where there is not exactly one, between two texts. */
 bool lar_tokenizer_split_merge(lar_slice merge, lar_slice *left, lar_slice *right);
 

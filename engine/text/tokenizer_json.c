@@ -1,4 +1,4 @@
-/* A tokenizer from tokenizer.json and tokenizer_config.json.
+/* A tokenizer from tokenizer.json; tokenizer_config.c reads the file beside it.
  * Flow: whoever opens a folder calls lar_tokenizer_from_json. Any thread; blocks on nothing but malloc.
  * Read through the span tree (base/json.h): it is strict, iterative, and keeps characters that cJSON's text would end
  * at. Whatever would change the ids and is not understood is refused by name; what only concerns offsets, training or
@@ -157,7 +157,8 @@ static lar_error read_merge(reader *r, uint32_t node, uint32_t rank) {
 static lar_error read_merges(reader *r, uint32_t model) {
     uint32_t merges = get(r, model, "merges"), rank = 0;
     if (!lar_json_is(&r->json, merges, LAR_JSON_ARRAY)) return refuse(r, "model.merges", "an array is expected");
-    lar_error e = located(r, lar_bpe_index(&r->t->bpe, r->json.nodes[merges].count, r->diag), "model.vocab");
+    lar_error e = located(r, lar_bpe_index(&r->t->bpe, r->diag), "model.vocab");
+    if (!e) e = lar_bpe_reserve(&r->t->bpe, r->json.nodes[merges].count);
     for (uint32_t m = lar_json_first(&r->json, merges); !e && m != LAR_JSON_NONE;
          m = lar_json_after(&r->json, merges, m))
         e = read_merge(r, m, rank++);
@@ -348,36 +349,6 @@ static lar_error read_tokenizer(reader *r) {
     return e ? e : read_rest(r, 0);
 }
 
-/* -- tokenizer_config.json ----------------------------------------------------------------------------------------- */
-
-/* "bos_token": a text, or an object with the text as "content". */
-static lar_error config_token(reader *r, const char *name, uint32_t *id) {
-    uint32_t node = get(r, 0, name);
-    if (lar_json_is(&r->json, node, LAR_JSON_OBJECT)) node = get(r, node, "content");
-    if (absent(r, node)) return LAR_OK;
-    r->text.len = 0;
-    if (!lar_json_is(&r->json, node, LAR_JSON_STRING))
-        return lar_fail(LAR_INVALID, r->diag, "tokenizer_config.json: %s: a text is expected", name);
-    lar_error e = lar_json_decode(&r->json, node, &r->text);
-    if (e) return e;
-    *id = lar_tokenizer_find(r->t, lar_buf_slice(&r->text));
-    if (*id != LAR_TOKEN_NONE) return LAR_OK;
-    return lar_fail(LAR_INVALID, r->diag, "tokenizer_config.json: %s: tokenizer.json has no such token", name);
-}
-
-static lar_error read_config(reader *r, lar_slice config) {
-    lar_error e = lar_json_parse(&r->json, config, NULL, r->diag);
-    if (e) return e;
-    e = config_token(r, "bos_token", &r->t->bos);
-    if (!e) e = config_token(r, "eos_token", &r->t->eos);
-    if (e || !lar_json_is(&r->json, get(r, 0, "add_bos_token"), LAR_JSON_TRUE)) return e;
-    if (r->t->bos == LAR_TOKEN_NONE)
-        return lar_fail(LAR_INVALID, r->diag, "tokenizer_config.json: add_bos_token is set, but there is no bos_token");
-    r->t->prefix[0] = r->t->bos;
-    r->t->prefix_count = 1;
-    return LAR_OK;
-}
-
 lar_error lar_tokenizer_from_json(lar_slice json, lar_slice config, lar_tokenizer **out, lar_diag *d) {
     if (json.len > LAR_TOKENIZER_FILE)
         return lar_fail(LAR_LIMIT, d, "tokenizer.json has %zu bytes; %d at most", json.len, LAR_TOKENIZER_FILE);
@@ -388,7 +359,7 @@ lar_error lar_tokenizer_from_json(lar_slice json, lar_slice config, lar_tokenize
     lar_buf_init(&r.other, LAR_TOKENIZER_FILE);
     lar_error e = located(&r, lar_json_parse(&r.json, json, &limits, d), "the file");
     if (!e) e = read_tokenizer(&r);
-    if (!e && config.len) e = read_config(&r, config);
+    if (!e && config.len) e = lar_tokenizer_configure(r.t, config, d);
     lar_json_release(&r.json);
     lar_buf_release(&r.text);
     lar_buf_release(&r.other);

@@ -56,7 +56,8 @@ lar_error lar_tokenizer_from_parts(const lar_tokenizer_parts *p, lar_tokenizer *
     lar_error e = lar_tokenizer_new(p->token_count, &t, d);
     if (!e) e = lar_pretoken_add_family(&t->steps, p->pre, d);
     for (uint32_t id = 0; id < p->token_count && !e; id++) e = add_token(t, p, id, &scratch, d);
-    if (!e) e = lar_bpe_index(&t->bpe, p->merge_count, d);
+    if (!e) e = lar_bpe_index(&t->bpe, d);
+    if (!e) e = lar_bpe_reserve(&t->bpe, p->merge_count);
     if (!e) e = add_merges(t, p, d);
     if (!e) e = special_ids(t, p, d);
     if (!e) e = lar_tokenizer_seal(t, LAR_BPE_BY_MERGES, d);

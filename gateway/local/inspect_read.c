@@ -99,19 +99,20 @@ static void gguf_texts(lar_inspection *i, const lar_gguf *g) {
 
 /* -- texts -------------------------------------------------------------------------------------------------------- */
 
+static bool is_there(const lar_inspection *i, const char *name) {
+    lar_buf none; /* LIMIT: the file is there */
+    lar_buf_init(&none, 1);
+    bool there = lar_model_files_text(i->files, name, &none, NULL) == LAR_LIMIT;
+    lar_buf_release(&none);
+    return there;
+}
+
 /* Where there is none: what else may have been meant by it. */
 static void other_tokenizer(lar_inspection *i) {
-    static const char *const others[] = {"tiktoken.model", "tokenizer.model"};
-    for (size_t k = 0; k < sizeof others / sizeof *others; k++) {
-        lar_buf none; /* LIMIT: the file is there */
-        lar_buf_init(&none, 1);
-        if (lar_model_files_text(i->files, others[k], &none, NULL) == LAR_LIMIT) {
-            i->tokenizer.state = LAR_INSPECT_REFUSED;
-            (void)snprintf(i->tokenizer.text, sizeof i->tokenizer.text, "%s alone; larder reads tokenizer.json",
-                           others[k]);
-        }
-        lar_buf_release(&none);
-    }
+    if (!is_there(i, "tokenizer.model")) return;
+    i->tokenizer.state = LAR_INSPECT_REFUSED;
+    (void)snprintf(i->tokenizer.text, sizeof i->tokenizer.text,
+                   "tokenizer.model alone; larder reads tokenizer.json and tiktoken.model");
 }
 
 /* What is refused is said in its place; only NO_MEMORY ends the whole. */
@@ -130,6 +131,7 @@ static lar_error read_tokenizer(lar_inspection *i, const lar_gguf *g) {
     lar_error e = lar_model_tokenizer(i->files, &t, &d);
     if (!e) {
         char pre[LAR_INSPECT_TEXT_BYTES] = "tokenizer.json";
+        if (!g && !is_there(i, pre)) (void)snprintf(pre, sizeof pre, "tiktoken.model");
         if (g) show_value(g, "tokenizer.ggml.pre", pre);
         (void)snprintf(i->tokenizer.text, sizeof i->tokenizer.text, "BPE, %u ids, %.100s", lar_tokenizer_size(t), pre);
         lar_tokenizer_free(t);

@@ -1,5 +1,5 @@
 /* Tokenizers from hostile files, on hostile texts. The first byte says what the input is:
- * 'J': a tokenizer.json up to a byte 0xFF (which JSON never holds), then a text;
+ * 'J': a tokenizer.json up to a byte 0xFF (which JSON never holds), then a text; 'T': a tiktoken.model likewise;
  * others: a GGUF's arrays: that byte modulo the families; lines of tokens, an empty line, lines of merges, an empty
  *    line, and a text. All bytes are tokens already; the last two tokens are a user-defined and a control one.
  * 1. A file is opened or refused with a reason. 2. Ids give the text back byte by byte, unless a stray byte has no
@@ -26,13 +26,16 @@ static void round_trip(const lar_tokenizer *t, lar_slice text, lar_ids *ids, siz
     lar_buf_release(&back);
 }
 
-static void from_json(const uint8_t *data, size_t size) {
+static void from_file(char kind, const uint8_t *data, size_t size) {
+    static const char config[] = "{\"tokenizer_class\":\"TikTokenTokenizer\",\"added_tokens_decoder\":{}}";
     const uint8_t *mark = memchr(data, 0xFF, size);
     size_t len = mark ? (size_t)(mark - data) : size;
     lar_slice text = mark ? lar_slice_of((const char *)mark + 1, size - len - 1) : (lar_slice){"", 0};
     lar_diag d = {0};
     lar_tokenizer *t = NULL;
-    lar_error e = lar_tokenizer_from_json(lar_slice_of((const char *)data, len), (lar_slice){0}, &t, &d);
+    lar_slice file = lar_slice_of((const char *)data, len);
+    lar_error e = kind == 'J' ? lar_tokenizer_from_json(file, (lar_slice){0}, &t, &d)
+                              : lar_tokenizer_from_tiktoken(file, LAR_SLICE(config), &t, &d);
     FUZZ_CHECK(e == LAR_OK || d.text[0]);
     if (e) return;
     lar_ids ids;
@@ -205,7 +208,7 @@ static void from_arrays(const uint8_t *data, size_t size) {
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    if (size && data[0] == 'J') from_json(data + 1, size - 1);
+    if (size && (data[0] == 'J' || data[0] == 'T')) from_file((char)data[0], data + 1, size - 1);
     else if (size) from_arrays(data, size);
     return 0;
 }

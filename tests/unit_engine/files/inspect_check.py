@@ -3,6 +3,7 @@
 
 usage: inspect_check.py LARDER WRITE_MODEL TOKENIZER.json
 """
+import base64
 import json
 import os
 import re
@@ -103,8 +104,14 @@ def texts(path):
     code, out, err = inspect(path)
     check("broken tokenizer", "tokenizer     not supported: " in out and "it does not read its tokenizer" in out, out)
     os.remove(os.path.join(path, "tokenizer.json"))
+    put(path, "tokenizer.model", "abc")
+    check("another kind", "tokenizer     not supported: tokenizer.model alone" in inspect(path)[1], inspect(path))
     put(path, "tiktoken.model", "abc")
-    check("another kind", "tokenizer     not supported: tiktoken.model alone" in inspect(path)[1], inspect(path))
+    check("broken tiktoken", "tokenizer     not supported: tiktoken.model: line 1: " in inspect(path)[1], inspect(path))
+    letters = "".join(f"{base64.b64encode(bytes([b])).decode()} {b}\n" for b in range(256))
+    put(path, "tiktoken.model", letters)
+    put(path, "tokenizer_config.json", json.dumps({"tokenizer_class": "TikTokenTokenizer", "added_tokens_decoder": {}}))
+    check("tiktoken", "tokenizer     BPE, 512 ids, tiktoken.model\n" in inspect(path)[1], inspect(path))
 
 
 def good_gguf(box):

@@ -189,7 +189,7 @@ static void other_forms_are_read(void **state) {
 static const struct {
     const char *config, *says;
 } configs[] = {
-    {"{\"bos_token\":\"<s>\"}", "tokenizer_config.json: bos_token: tokenizer.json has no such token"},
+    {"{\"bos_token\":\"<s>\"}", "tokenizer_config.json: bos_token: there is no such token"},
     {"{\"eos_token\":3}", "tokenizer_config.json: eos_token: a text is expected"},
     {"{\"add_bos_token\":true}", "add_bos_token is set, but there is no bos_token"},
     {"{\"bos_token\":", ""},
@@ -210,6 +210,92 @@ static void configurations(void **state) {
         if (!e) assert_int_equal(count, strstr(configs[i].config, ":true") ? 1 : 0);
         lar_tokenizer_free(t);
     }
+}
+
+/* -- tiktoken.model ------------------------------------------------------------------------------------------------ */
+
+/* All bytes, in the order of their values, then "ab", "bc", "abc" and " a". */
+static lar_buf tiktoken_file(void) {
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    lar_buf out;
+    lar_buf_init(&out, 1 << 14);
+    for (unsigned b = 0; b < 256; b++)
+        assert_int_equal(lar_buf_printf(&out, "%c%c== %u\n", digits[b >> 2], digits[(b & 3) << 4], b), LAR_OK);
+    assert_int_equal(lar_buf_printf(&out, "YWI= 256\nYmM= 257\nYWJj 258\nIGE= 259\n"), LAR_OK);
+    return out;
+}
+
+#define TIKTOKEN_CONFIG(more)                                                                                          \
+    "{\"tokenizer_class\":\"TikTokenTokenizer\",\"bos_token\":\"[BOS]\",\"added_tokens_decoder\":{"                    \
+    "\"260\":{\"content\":\"[BOS]\",\"special\":true},\"262\":{\"content\":\"<|im_end|>\",\"special\":false" more      \
+    "}}}"
+
+static void tiktoken_files(void **state) {
+    (void)state;
+    lar_buf file = tiktoken_file();
+    lar_tokenizer *t = NULL;
+    lar_diag d = {0};
+    lar_error e = lar_tokenizer_from_tiktoken(lar_buf_slice(&file), LAR_SLICE(TIKTOKEN_CONFIG("")), &t, &d);
+    if (e) print_error("%s\n", d.text);
+    assert_int_equal(e, LAR_OK);
+    assert_int_equal(lar_tokenizer_size(t), 516);
+    assert_int_equal(lar_tokenizer_bos(t), 260);
+    assert_int_equal(lar_tokenizer_find(t, LAR_SLICE("<|im_end|>")), 262);
+    assert_int_equal(lar_tokenizer_find(t, LAR_SLICE("<|reserved_token_261|>")), 261);
+    assert_false(lar_tokenizer_is_special(t, 262));
+    static const struct {
+        const char *text;
+        uint32_t count, ids[4];
+    } texts[] = {{"abc", 1, {258}},
+                 {" abc", 2, {' ', 258}},
+                 {"abca", 2, {258, 'a'}},
+                 {"abcabc", 2, {258, 258}},
+                 {"[BOS]a", 2, {260, 'a'}}};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        lar_ids ids;
+        lar_ids_init(&ids, 16);
+        lar_marked_text text = {lar_slice_cstr(texts[i].text), NULL, 0};
+        assert_int_equal(lar_tokenizer_encode(t, &text, &ids, NULL), LAR_OK);
+        assert_int_equal(ids.count, texts[i].count);
+        assert_memory_equal(ids.ids, texts[i].ids, ids.count * sizeof *ids.ids);
+        lar_ids_release(&ids);
+    }
+    lar_tokenizer_free(t);
+    lar_buf_release(&file);
+}
+
+static void refuse_tiktoken(const char *more, const char *config, const char *text) {
+    lar_buf file = tiktoken_file();
+    lar_tokenizer *t = NULL;
+    lar_diag d = {0};
+    assert_int_equal(lar_buf_add(&file, more, strlen(more)), LAR_OK);
+    assert_int_not_equal(lar_tokenizer_from_tiktoken(lar_buf_slice(&file), lar_slice_cstr(config), &t, &d), LAR_OK);
+    says(&d, text, more[0] ? more : config);
+    lar_buf_release(&file);
+}
+
+static void wrong_tiktoken_files(void **state) {
+    (void)state;
+    static const char good[] = TIKTOKEN_CONFIG("");
+    refuse_tiktoken("abc", good, "tiktoken.model: line 261: it is not a token and a rank");
+    refuse_tiktoken("YWFh 4294967296", good, "line 261: the rank is too large");
+    refuse_tiktoken("YWFh 26x", good, "line 261: the rank is not a number");
+    refuse_tiktoken("YWFh ", good, "line 261: the rank is missing");
+    refuse_tiktoken("YW*h 260", good, "line 261: the token is not base64");
+    refuse_tiktoken("= 260", good, "line 261: the token is empty");
+    refuse_tiktoken("YWFh 3\n", good, "two tokens of the vocabulary have the id 3");
+    refuse_tiktoken("YWI= 260\n", good, "the id 260 is not one of the 256 behind rank 260");
+    refuse_tiktoken("YWI= 259\n", good, "two tokens of the vocabulary have the id 259");
+    refuse_tiktoken("", "{}", "TikTokenTokenizer alone (Moonlight, Kimi) is supported");
+    refuse_tiktoken("", "{\"tokenizer_class\":\"QWenTokenizer\"}", "TikTokenTokenizer alone");
+    refuse_tiktoken("", "{\"tokenizer_class\":\"TikTokenTokenizer\"}", "added_tokens_decoder: an object is expected");
+    refuse_tiktoken("", TIKTOKEN_CONFIG(",\"lstrip\":true"), "token 262: lstrip is not supported");
+    refuse_tiktoken("", TIKTOKEN_CONFIG(",\"content\":3"), "token 262 has no content");
+    refuse_tiktoken("", TIKTOKEN_CONFIG("},\"9x\":{"), "the id 9x is not one of the 256 behind rank 259");
+    refuse_tiktoken("", TIKTOKEN_CONFIG("},\"9\":{"), "the id 9 is not one of the 256");
+    refuse_tiktoken("", TIKTOKEN_CONFIG("},\"300\":{\"content\":\"[BOS]\""), "are the same text");
+    refuse_tiktoken("", TIKTOKEN_CONFIG("},\"260\":{\"content\":\"x\""),
+                    "two tokens of the vocabulary have the id 260");
 }
 
 /* -- GGUF ---------------------------------------------------------------------------------------------------------- */
@@ -336,6 +422,8 @@ int main(void) {
         cmocka_unit_test(every_cut_file_is_refused),
         cmocka_unit_test(other_forms_are_read),
         cmocka_unit_test(configurations),
+        cmocka_unit_test(tiktoken_files),
+        cmocka_unit_test(wrong_tiktoken_files),
         cmocka_unit_test(gguf_arrays),
         cmocka_unit_test(wrong_gguf_arrays),
     };

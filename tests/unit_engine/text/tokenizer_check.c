@@ -1,8 +1,8 @@
-/* Holds the tokenizer against cases of another one: tokenizer_check TOKENIZER.json CONFIG.json CASES
- * CASES is written by tokenizer_cases.mjs, which says what a record is. Every text must have the same ids, and its ids
- * must give the text back; every list of ids must have the same text. Prints the first differences, and how many cases
- * were equal; fails where one was not. With --bench it prints how fast the texts are encoded, by the same tokenizer.
- * Not here: which strings are hard (tokenizer_strings.mjs). */
+/* Holds the tokenizer against cases of another one: tokenizer_check FILE CONFIG.json CASES
+ * FILE is a tokenizer.json or a tiktoken.model. CASES is written by tokenizer_cases.mjs, which says what a record is.
+ * Every text must have the same ids, and its ids must give the text back; every list of ids must have the same text.
+ * Prints the first differences, and how many cases were equal; fails where one was not. With --bench CASES is a text,
+ * and it prints how fast it is encoded. Not here: which strings are hard (tokenizer_strings.mjs). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -171,14 +171,17 @@ static int bench(checker *c) {
 int main(int argc, char **argv) {
     bool timing = argc == 5 && strcmp(argv[4], "--bench") == 0;
     if (argc != 4 && !timing) {
-        (void)fprintf(stderr, "usage: tokenizer_check TOKENIZER.json CONFIG.json CASES [--bench]\n");
+        (void)fprintf(stderr, "usage: tokenizer_check tokenizer.json|tiktoken.model CONFIG.json CASES [--bench]\n");
         return 2;
     }
     lar_buf json = read_file(argv[1]), config = read_file(argv[2]), cases = read_file(argv[3]);
     lar_diag d = {0};
     checker c = {.cases = lar_buf_slice(&cases)};
     double began = now();
-    lar_error e = lar_tokenizer_from_json(lar_buf_slice(&json), lar_buf_slice(&config), &c.t, &d);
+    size_t named = strlen(argv[1]);
+    bool tiktoken = named > 6 && strcmp(argv[1] + named - 6, ".model") == 0;
+    lar_error e = tiktoken ? lar_tokenizer_from_tiktoken(lar_buf_slice(&json), lar_buf_slice(&config), &c.t, &d)
+                           : lar_tokenizer_from_json(lar_buf_slice(&json), lar_buf_slice(&config), &c.t, &d);
     if (e) {
         (void)fprintf(stderr, "%s: %s\n", argv[1], d.text[0] ? d.text : lar_error_text(e));
         return 1;
