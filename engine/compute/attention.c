@@ -25,10 +25,10 @@ static uint32_t least(uint32_t a, uint32_t b) { return a < b ? a : b; }
  * before shrinks by the answer. */
 static float join(running *r, float *scores, uint32_t seen, uint32_t count, float scale) {
     float max = r->max;
-    for (uint32_t i = 0; i < seen; i++) max = fmaxf(max, scale * scores[i]);
     for (uint32_t i = seen; i < count; i++) scores[i] = -INFINITY;
+    float sum = lar_vectors_best()->weigh(scores, count, scale, &max);
     float shrink = r->max == -INFINITY ? 0 : expf(r->max - max);
-    r->sum = r->sum * shrink + lar_vectors_best()->weigh(scores, count, scale, max);
+    r->sum = r->sum * shrink + sum;
     r->max = max;
     return shrink;
 }
@@ -82,29 +82,26 @@ static void run_parts(const lar_run *run, lar_workers_work work, job *j) {
     else work(j, 0, 1);
 }
 
-/* Up to GROUP queries against a tile of `count` rows: the score is the sum of two dots. */
+/* Up to GROUP queries against a tile of rows. */
 typedef struct group {
-    lar_dots first, second; /* without out */
-    lar_mix mix;            /* without weight */
+    lar_dots dots; /* without out and keys */
+    lar_mix mix;   /* without weight, queries and keys */
     running *state;
     uint64_t state_row;
-    uint32_t seen, more; /* of `count` rows by the first query; by each next one `more` more */
+    uint32_t seen, more; /* rows that the first query sees; each next one sees `more` more */
 } group;
 
 static void add_group(const group *g, uint32_t count, float scale) {
     const lar_vectors *v = lar_vectors_best();
     float scores[GROUP * LAR_ATTENTION_TILE];
-    lar_dots first = g->first, second = g->second;
+    lar_dots dots = g->dots;
     lar_mix mix = g->mix;
-    memset(scores, 0, first.queries * LAR_ATTENTION_TILE * sizeof *scores);
-    first.out = second.out = scores;
-    first.out_row = second.out_row = mix.weight_row = LAR_ATTENTION_TILE;
-    first.keys = second.keys = mix.keys = least(count, g->seen + g->more * (first.queries - 1));
-    second.queries = mix.queries = first.queries;
-    mix.weight = scores;
-    v->dots(&first);
-    v->dots(&second);
-    for (uint32_t i = 0; i < first.queries; i++) {
+    dots.out = scores, mix.weight = scores;
+    dots.out_row = mix.weight_row = LAR_ATTENTION_TILE;
+    dots.keys = mix.keys = least(count, g->seen + g->more * (dots.queries - 1));
+    mix.queries = dots.queries;
+    v->dots(&dots);
+    for (uint32_t i = 0; i < dots.queries; i++) {
         float *row = scores + i * LAR_ATTENTION_TILE;
         float shrink = join(&g->state[i * g->state_row], row, least(count, g->seen + g->more * i), mix.keys, scale);
         scale_row(mix.out + i * mix.out_row, shrink, mix.n);
@@ -120,9 +117,9 @@ static void absorb_tile(const job *j, uint32_t token, uint32_t h, uint32_t end, 
     for (; h < end; h += GROUP) {
         uint64_t at = (uint64_t)token * s->heads + h, head = s->nope + s->rope;
         group g = *tile;
-        g.first.queries = least(end - h, GROUP);
-        g.first.query = j->p.latent + at * s->rank, g.first.query_row = s->rank;
-        g.second.query = j->a->query + at * head + s->nope, g.second.query_row = head;
+        g.dots.queries = least(end - h, GROUP);
+        g.dots.parts[0].query = j->p.latent + at * s->rank, g.dots.parts[0].query_row = s->rank;
+        g.dots.parts[1].query = j->a->query + at * head + s->nope, g.dots.parts[1].query_row = head;
         g.mix.out = j->p.sum + at * s->rank, g.mix.out_row = s->rank;
         g.state = j->p.state + at, g.state_row = 1;
         add_group(&g, tile->seen, s->scale);
@@ -140,8 +137,8 @@ static void absorb_part(void *context, uint32_t part, uint32_t parts) {
     for (uint32_t from = 0; from < all; from += LAR_ATTENTION_TILE) {
         uint32_t count = least(all - from, LAR_ATTENTION_TILE);
         const float *rows = a->latents.rows(&a->latents, from, count, j->p.rooms + part * room_floats(s));
-        group g = {.first = {.key = rows, .key_row = row, .n = s->rank},
-                   .second = {.key = rows + s->rank, .key_row = row, .n = s->rope},
+        group g = {.dots.parts = {{.key = rows, .key_row = row, .n = s->rank},
+                                  {.key = rows + s->rank, .key_row = row, .n = s->rope}},
                    .mix = {.value = rows, .value_row = row, .n = s->rank}};
         for (uint32_t t = from > a->first ? from - a->first : 0; t < a->tokens; t++) {
             g.seen = least(count, a->first + t + 1 - from);
@@ -171,19 +168,19 @@ static void expand_head(const job *j, uint32_t h) {
     const lar_attention *a = j->a;
     const lar_attention_shape *s = &a->shape;
     uint64_t head = s->nope + s->rope, heads = s->heads;
-    group g = {.first = {.key_row = s->nope, .n = s->nope, .query_row = heads * head},
-               .second = {.key_row = s->rank + s->rope, .n = s->rope, .query_row = heads * head},
+    group g = {.dots.parts = {{.key_row = s->nope, .n = s->nope, .query_row = heads * head},
+                              {.key_row = s->rank + s->rope, .n = s->rope, .query_row = heads * head}},
                .mix = {.value_row = s->value, .n = s->value, .out_row = heads * s->value},
                .state_row = heads,
                .more = 1};
-    g.first.key = j->p.keys + (uint64_t)h * LAR_ATTENTION_TILE * s->nope;
-    g.second.key = j->rows + s->rank;
+    g.dots.parts[0].key = j->p.keys + (uint64_t)h * LAR_ATTENTION_TILE * s->nope;
+    g.dots.parts[1].key = j->rows + s->rank;
     g.mix.value = j->p.values + (uint64_t)h * LAR_ATTENTION_TILE * s->value;
     for (uint32_t t = j->from > a->first ? j->from - a->first : 0; t < a->tokens; t += GROUP) {
         uint64_t at = t * heads + h;
-        g.first.queries = least(a->tokens - t, GROUP);
+        g.dots.queries = least(a->tokens - t, GROUP);
         g.seen = a->first + t + 1 - j->from;
-        g.first.query = a->query + at * head, g.second.query = g.first.query + s->nope;
+        g.dots.parts[0].query = a->query + at * head, g.dots.parts[1].query = g.dots.parts[0].query + s->nope;
         g.mix.out = a->out + at * s->value;
         g.state = j->p.state + at;
         add_group(&g, j->count, s->scale);

@@ -16,7 +16,7 @@
 #else
 #define EACH(i, n) _Pragma("GCC unroll 16") for (uint32_t i = 0; i < (n); i++)
 #endif
-enum { ROWS = LAR_PANEL_ROWS, GROUPS = 8, TOKENS = LAR_TILE_TOKENS, PREFETCH = 1536 };
+enum { ROWS = LAR_PANEL_ROWS, GROUPS = 8, TOKENS = LAR_TILE_TOKENS, PREFETCH = 3072 };
 
 /* The eight groups of a block, biased bytes. */
 typedef struct groups {
@@ -105,6 +105,11 @@ KERNEL __m512i four(const lar_int8_block *x, uint32_t g) {
     return _mm512_set1_epi32(w);
 }
 
+/* `bytes` that will be read soon: the processor's own prefetch stops at each page, and panels are read side by side. */
+KERNEL void fetch(const uint8_t *at, uint32_t bytes) {
+    for (uint32_t i = 0; i < bytes; i += 64) _mm_prefetch((const char *)at + PREFETCH + i, _MM_HINT_T0);
+}
+
 /* One block of one token, added to `sum`. */
 KERNEL __m512 add_block(const lar_panel_form f, const groups *w, const scales *s, const lar_int8_block *x, __m512 sum) {
     __m512i half[2] = {_mm512_setzero_si512(), _mm512_setzero_si512()};
@@ -137,8 +142,7 @@ KERNEL void int8_fixed(const lar_panel_form f, const lar_tile *t, uint32_t first
     for (uint32_t b = 0; b < t->columns / LAR_BLOCK; b++, x += tokens) {
         EACH(p, panels) {
             const uint8_t *at = panel + p * t->panel_step, *block = at + t->values_at + (size_t)b * f.block_bytes;
-            if (tokens == 1)
-                for (uint32_t i = 0; i < f.block_bytes; i += 64) _mm_prefetch(block + PREFETCH + i, _MM_HINT_T0);
+            if (tokens == 1) fetch(block, f.block_bytes);
             groups w = unpack(f, block);
             scales s = scales_of(f, at, b);
             EACH(i, tokens) { sums[p * tokens + i] = add_block(f, &w, &s, x + i, sums[p * tokens + i]); }
@@ -185,8 +189,10 @@ KERNEL __m512 from_e4m3(const uint8_t *p, __m512 scale) {
 
 /* The 32 columns of block `b`, as lar_tensor_row gives them, to w (32, 16). */
 KERNEL void decode_integers(const lar_panel_form f, const lar_tile *t, const uint8_t *panel, uint32_t b, float *w) {
-    groups q = unpack(f, panel + t->values_at + (size_t)b * f.block_bytes);
+    const uint8_t *block = panel + t->values_at + (size_t)b * f.block_bytes;
+    groups q = unpack(f, block);
     scales s = scales_of(f, panel, b);
+    fetch(block, f.block_bytes);
     const __m512i byte = _mm512_set1_epi32(255), bias = _mm512_set1_epi32(f.bias_bits ? 1 << f.bias_bits : 0);
     for (uint32_t g = 0; g < GROUPS; g++)
         for (uint32_t i = 0; i < 4; i++, w += ROWS) {
@@ -203,6 +209,7 @@ KERNEL void decode_floats(const lar_panel_form f, const lar_tile *t, const uint8
     uint32_t n = t->columns - begin < LAR_BLOCK ? t->columns - begin : LAR_BLOCK;
     const uint8_t *at = panel + t->values_at + (size_t)begin * f.block_bytes;
     __m512 scale = _mm512_setzero_ps();
+    fetch(at, LAR_BLOCK * f.block_bytes);
     if (f.values == LAR_VALUES_F8)
         scale = _mm512_loadu_ps((const void *)(panel + (size_t)(begin / LAR_F8_SPAN) * f.scale_bytes));
     for (uint32_t c = 0; c < n; c++, at += f.block_bytes, w += ROWS) {
@@ -233,7 +240,7 @@ typedef struct strip {
 
 /* For `panels` panels and `tokens` tokens from `first` on, both constants. */
 KERNEL void multiply(const strip *s, uint32_t first, uint32_t panels, uint32_t tokens) {
-    __m512 sums[8];
+    __m512 sums[TOKENS];
     float *parts = s->parts + first * ROWS;
     EACH(p, panels) {
         EACH(i, tokens) { sums[p * tokens + i] = _mm512_loadu_ps(parts + (p * s->all + i) * ROWS); }
@@ -288,6 +295,7 @@ static void add_columns(const lar_tile *t, uint32_t first, uint32_t panels, uint
         multiply(&s, 0, 4, 1);
         return;
     }
+    for (; i + TOKENS <= t->tokens; i += TOKENS) multiply(&s, i, 1, TOKENS);
     for (; i + 8 <= t->tokens; i += 8) multiply(&s, i, 1, 8);
     for (; i + 4 <= t->tokens; i += 4) multiply(&s, i, 1, 4);
     for (; i < t->tokens; i++) multiply(&s, i, 1, 1);

@@ -34,15 +34,19 @@ static int paths(const lar_vectors *out[3]) {
     return n;
 }
 
-/* Queries [q, q + queries) with keys [k, k + keys). */
+/* Queries [at[0], at[0] + at[1]) with keys [at[2], at[2] + at[3]): n columns, and after a gap of 3 half as many. */
 static void dots(const lar_vectors *v, rows *r, const uint32_t at[4], uint32_t n) {
-    v->dots(&(lar_dots){&r->query[at[0]][1], WIDE + 3, &r->key[at[2]][2], WIDE + 5, &r->out[at[0]][at[2]], WIDE, at[1],
-                        at[3], n});
+    const float *query = &r->query[at[0]][1], *key = &r->key[at[2]][2];
+    v->dots(&(lar_dots){{{query, WIDE + 3, key, WIDE + 5, n}, {query + n + 3, WIDE + 3, key + n + 3, WIDE + 5, n / 2}},
+                        &r->out[at[0]][at[2]],
+                        WIDE,
+                        at[1],
+                        at[3]});
 }
 
 static void dots_do_not_depend_on_grouping(void **state) {
     (void)state;
-    static const uint32_t widths[] = {1, 15, 16, 64, 100, 192};
+    static const uint32_t widths[] = {1, 15, 16, 64, 100, 128};
     const lar_vectors *v[3];
     int count = paths(v);
     for (size_t w = 0; w < sizeof widths / sizeof *widths; w++) {
@@ -53,8 +57,9 @@ static void dots_do_not_depend_on_grouping(void **state) {
         dots(v[0], &want, (uint32_t[]){0, QUERIES, 0, KEYS}, n);
         for (int q = 0; q < QUERIES; q++)
             for (int k = 0; k < KEYS; k++) {
-                double sum = (double)start.out[q][k];
-                for (uint32_t i = 0; i < n; i++) sum += (double)start.query[q][1 + i] * (double)start.key[k][2 + i];
+                double sum = 0;
+                for (uint32_t i = 0; i < n + 3 + n / 2; i++)
+                    if (i < n || i >= n + 3) sum += (double)start.query[q][1 + i] * (double)start.key[k][2 + i];
                 assert_true(fabs((double)want.out[q][k] - sum) < 1e-5);
             }
         for (int i = 0; i < count; i++) {
@@ -108,10 +113,13 @@ static void weights_are_exponentials(void **state) {
         float start[70], want[70], got[70], max = -INFINITY;
         uint64_t seed = n;
         for (uint32_t i = 0; i < n; i++) start[i] = random_float(&seed) * 40;
+        if (n > 3) start[2] = -INFINITY, start[3] = -600;
         for (uint32_t i = 0; i < n; i++) max = fmaxf(max, start[i] * 0.5f);
-        if (n > 3) start[2] = -INFINITY, start[3] = 2 * max - 600;
+        float top = n > 50 ? max + 1 : max, low = n > 50 ? top : -INFINITY; /* what came before was more, or nothing */
         memcpy(want, start, sizeof want);
-        float sum = v[0]->weigh(want, n, 0.5f, max);
+        float seen = low, sum = v[0]->weigh(want, n, 0.5f, &seen);
+        assert_true(seen == top);
+        max = top;
         double exact = 0;
         for (uint32_t i = 0; i < n; i++) {
             double e = exp((double)start[i] * 0.5 - (double)max);
@@ -122,12 +130,13 @@ static void weights_are_exponentials(void **state) {
         if (n > 3) assert_true(want[2] == 0 && want[3] == 0);
         for (int i = 1; i < count; i++) {
             memcpy(got, start, sizeof got);
-            assert_true(v[i]->weigh(got, n, 0.5f, max) == sum);
+            seen = low;
+            assert_true(v[i]->weigh(got, n, 0.5f, &seen) == sum && seen == top);
             assert_memory_equal(got, want, n * sizeof *got);
         }
     }
-    float bad[2] = {0, NAN};
-    assert_true(isnan(v[count - 1]->weigh(bad, 2, 1, 0)) && isnan(bad[1]));
+    float bad[2] = {0, NAN}, most = -INFINITY;
+    assert_true(isnan(v[count - 1]->weigh(bad, 2, 1, &most)) && isnan(bad[1]) && most == 0);
 }
 
 int main(void) {
