@@ -46,4 +46,8 @@ uint64_t lar_tensor_rows(const lar_tensor *t);
  * one float32 product of a block's scale and its integer, and for the types with a minimum one float32 sum. */
 void lar_tensor_row(const lar_tensor *t, uint64_t row, float *out);
 
+/* INVALID, naming the row, if a value would be NaN or infinite; of quantised blocks their scales are looked at, of
+ * F8_E4M3 the scales too. Reads the whole tensor. */
+LAR_MUST_USE lar_error lar_tensor_check_finite(const lar_tensor *t, lar_diag *d);
+
 #endif

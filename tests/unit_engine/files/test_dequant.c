@@ -211,6 +211,57 @@ static void scales_of_blocks(void **state) {
     }
 }
 
+/* -- what no weight can be ----------------------------------------------------------------------------------------- */
+
+/* In the second of three rows, at its end: wherever a type has a number that may not be finite. */
+static void not_finite(void **state) {
+    (void)state;
+    static const struct {
+        lar_dtype type;
+        size_t from_end; /* bytes */
+        uint8_t is;
+    } rows[] = {
+        {LAR_DTYPE_F32, 1, 0x7f},    {LAR_DTYPE_F16, 1, 0x7c},     {LAR_DTYPE_F16, 1, 0xfe},
+        {LAR_DTYPE_BF16, 1, 0xff},   {LAR_DTYPE_F8_E4M3, 1, 0x7f}, {LAR_DTYPE_F8_E4M3, 1, 0xff},
+        {LAR_DTYPE_Q4_0, 17, 0x7c},  {LAR_DTYPE_Q5_0, 21, 0x7c},   {LAR_DTYPE_Q5_1, 23, 0x7c},
+        {LAR_DTYPE_Q5_1, 21, 0xfc},  {LAR_DTYPE_Q8_0, 33, 0x7e},   {LAR_DTYPE_Q4_K, 143, 0x7c},
+        {LAR_DTYPE_Q4_K, 141, 0x7c}, {LAR_DTYPE_Q5_K, 175, 0x7c},  {LAR_DTYPE_Q5_K, 173, 0x7c},
+        {LAR_DTYPE_Q6_K, 1, 0x7c},   {LAR_DTYPE_IQ4_NL, 17, 0x7c}, {LAR_DTYPE_IQ4_XS, 135, 0x7c},
+    };
+    for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
+        enum { N = 512 };
+        size_t row_bytes = bytes_of(rows[k].type, N);
+        uint8_t *b = calloc(3, row_bytes);
+        assert_non_null(b);
+        lar_tensor t = {
+            .name = "w", .type = rows[k].type, .dims = 2, .shape = {3, N}, .data = b, .bytes = 3 * row_bytes};
+        lar_diag d = {0};
+        memset(b, 0x3b, 3 * row_bytes); /* finite wherever a scale lies, with all kinds of bits in between */
+        assert_int_equal(lar_tensor_check_finite(&t, &d), LAR_OK);
+        b[2 * row_bytes - rows[k].from_end] = rows[k].is;
+        if (rows[k].type == LAR_DTYPE_F32 || rows[k].type == LAR_DTYPE_BF16) b[2 * row_bytes - 2] = 0x80;
+        float y[N];
+        lar_tensor_row(&t, 1, y);
+        assert_true(!isfinite(y[N - 1])); /* so it is one indeed */
+        assert_int_equal(lar_tensor_check_finite(&t, &d), LAR_INVALID);
+        assert_string_equal(d.text, "tensor 'w': row 1 holds a NaN or an infinity: the file is damaged");
+        free(b);
+    }
+    uint8_t value = 0x38, scale_bytes[4] = {0, 0, 0xc0, 0x7f};
+    lar_tensor scale = {
+        .name = "s", .type = LAR_DTYPE_F32, .dims = 2, .shape = {1, 1}, .data = scale_bytes, .bytes = 4};
+    lar_tensor t = {.name = "w",
+                    .type = LAR_DTYPE_F8_E4M3,
+                    .dims = 2,
+                    .shape = {1, 1},
+                    .data = &value,
+                    .bytes = 1,
+                    .scale = &scale};
+    lar_diag d = {0};
+    assert_int_equal(lar_tensor_check_finite(&t, &d), LAR_INVALID);
+    assert_non_null(strstr(d.text, "tensor 's': row 0"));
+}
+
 /* -- the writer that other tests rely on --------------------------------------------------------------------------- */
 
 /* Each type's rounding must be within half a step of its coarsest levels, or made-up models would be noise. */
@@ -243,7 +294,7 @@ static void quantisers(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(same_as_ggml),     cmocka_unit_test(each_value), cmocka_unit_test(narrow_floats),
-        cmocka_unit_test(scales_of_blocks), cmocka_unit_test(quantisers),
+        cmocka_unit_test(scales_of_blocks), cmocka_unit_test(not_finite), cmocka_unit_test(quantisers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

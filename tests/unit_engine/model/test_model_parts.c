@@ -177,6 +177,32 @@ static void other_shapes(void **state) {
     lar_buf_release(&config);
 }
 
+/* A scale of one block that is NaN must not become logits that are NaN. */
+static void damaged_scale(void **state) {
+    (void)state;
+    char path[BOX_PATH_BYTES];
+    model_shape s = tiny("tiny-v3");
+    s.type = LAR_DTYPE_F8_E4M3;
+    box_folder(&box, "nan");
+    model_write(&s, LAR_MODEL_FOLDER, box_path(&box, "nan", path));
+    lar_model_files *f = open_box("nan");
+    static const char name[] = "model.layers.1.mlp.experts.2.down_proj.weight_scale_inv";
+    const lar_tensor *t = lar_model_files_find(f, name);
+    assert_non_null(t);
+    lar_diag d = {0};
+    assert_int_equal(load(f, &d), LAR_OK);
+    lar_buf bytes;
+    read_whole("nan/model.safetensors", &bytes);
+    memcpy(bytes.ptr + (t->data - lar_model_files_part(f, 0)->bytes), "\0\0\xc0\xff", 4);
+    lar_model_files_close(f);
+    box_write(&box, "nan/model.safetensors", lar_buf_slice(&bytes));
+    f = open_box("nan");
+    assert_int_equal(load(f, &d), LAR_INVALID);
+    if (!strstr(d.text, name)) fail_msg("%s", d.text);
+    lar_model_files_close(f);
+    lar_buf_release(&bytes);
+}
+
 static void kinds(void **state) {
     (void)state;
     static const struct {
@@ -288,9 +314,9 @@ static void texts_of_gguf(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(missing_in_folders), cmocka_unit_test(missing_in_gguf),
-        cmocka_unit_test(other_shapes),       cmocka_unit_test(kinds),
-        cmocka_unit_test(texts_of_gguf),      cmocka_unit_test(templates_of_folders),
+        cmocka_unit_test(missing_in_folders),   cmocka_unit_test(missing_in_gguf), cmocka_unit_test(other_shapes),
+        cmocka_unit_test(damaged_scale),        cmocka_unit_test(kinds),           cmocka_unit_test(texts_of_gguf),
+        cmocka_unit_test(templates_of_folders),
     };
     return cmocka_run_group_tests(tests, make_box, remove_box);
 }
