@@ -106,7 +106,9 @@ static lar_error from_file(const lar_model_files *f, const char *name, open_toke
 
 static lar_error from_folder(const lar_model_files *f, lar_tokenizer **out, lar_diag *d) {
     lar_error e = from_file(f, "tokenizer.json", lar_tokenizer_from_json, out, d);
-    return e == LAR_NOT_FOUND ? from_file(f, "tiktoken.model", lar_tokenizer_from_tiktoken, out, d) : e;
+    if (e == LAR_NOT_FOUND) e = from_file(f, "tiktoken.model", lar_tokenizer_from_tiktoken, out, d);
+    if (e == LAR_NOT_FOUND) e = lar_fail(e, d, "the folder has neither tokenizer.json nor tiktoken.model");
+    return e;
 }
 
 lar_error lar_model_tokenizer(const lar_model_files *f, lar_tokenizer **out, lar_diag *d) {
