@@ -48,7 +48,7 @@ static const struct {
     {"joyai-llm", DEEPSEEK_V3},
     {"deepseek-llm",
      {"[\\r\\n]", "\\s?[A-Za-z" CASED "]+", "\\s?[!-/:-~\\uFF01-\\uFF0F\\uFF1A-\\uFF5E\\u2018-\\u201F\\u3000-\\u3002]+",
-      "\\s+$", CJK, "\\p{N}+"}},
+      "\\s+$", CJK, "\\p{N}"}}, /* digit by digit, as its paper says and its file has it; llama.cpp takes runs */
     {"deepseek-coder", {"[\\r\\n]", "\\s?\\p{L}+", "\\s?\\p{P}+", CJK, "\\p{N}"}},
     {"glm4", GLM4},
     {"chatglm-bpe", GLM4},

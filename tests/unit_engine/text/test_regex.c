@@ -241,7 +241,7 @@ static const struct {
     {"deepseek-v3", "Hello world, it's 1234567 \xE4\xB8\x96\xE7\x95\x8C!\n\n  x",
      "Hello| world|,| it|'s| |123|456|7| |\xE4\xB8\x96\xE7\x95\x8C|!\n\n| | x"},
     {"joyai-llm", "a_b 12", "a|_b| |12"},
-    {"deepseek-llm", "Hello world, 1234 \xE4\xB8\xAD\n x  ", "Hello| world|,| |1234| |\xE4\xB8\xAD|\n| x|  "},
+    {"deepseek-llm", "Hello world, 1234 \xE4\xB8\xAD\n x  ", "Hello| world|,| |1|2|3|4| |\xE4\xB8\xAD|\n| x|  "},
     {"deepseek-coder", "int x=42; \xE4\xB8\xAD\r\n", "int| x|=|4|2|;| |\xE4\xB8\xAD|\r|\n"},
     {"glm4", "I'LL don't 12345 \xE4\xB8\xAD\xE6\x96\x87\xEF\xBC\x81\n",
      "I|'LL| don|'t| |123|45| \xE4\xB8\xAD\xE6\x96\x87|\xEF\xBC\x81\n"},

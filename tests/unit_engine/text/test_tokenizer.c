@@ -1,5 +1,6 @@
 /* The tokenizer on a small file of its own (tiny_tokenizer.json: all bytes, 34 merges, added tokens of both lists,
  * DeepSeek-V3's pre-tokenizer). The ids are those of the package tokenizers 0.23.2, the reference in Rust. */
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -234,12 +235,36 @@ static void short_and_long_pieces_agree(void **state) {
     }
 }
 
+/* One tokenizer in four threads at once; ThreadSanitizer watches. */
+static void *encode_in_thread(void *tokenizer) {
+    for (int round = 0; round < 20; round++) {
+        for (size_t i = 0; i < sizeof marked / sizeof *marked; i++) {
+            lar_ids ids;
+            lar_ids_init(&ids, IDS);
+            lar_marked_text text = {lar_slice_cstr(marked[i].text), NULL, 0};
+            if (lar_tokenizer_encode(tokenizer, &text, &ids, NULL)) abort();
+            for (size_t k = 0; k < ids.count; k++)
+                if (ids.ids[k] != marked[i].ids[k]) abort();
+            lar_ids_release(&ids);
+        }
+    }
+    return NULL;
+}
+
+static void threads_share_one(void **state) {
+    fixture *f = *state;
+    pthread_t threads[4];
+    for (int i = 0; i < 4; i++) assert_int_equal(pthread_create(&threads[i], NULL, encode_in_thread, f->t), 0);
+    for (int i = 0; i < 4; i++) assert_int_equal(pthread_join(threads[i], NULL), 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(text_to_ids_and_back),     cmocka_unit_test(plain_text_makes_no_special_token),
         cmocka_unit_test(spans_leave_merges_alone), cmocka_unit_test(wrong_spans_and_limits),
         cmocka_unit_test(stray_bytes_come_back),    cmocka_unit_test(ids_and_names),
         cmocka_unit_test(long_runs_end_soon),       cmocka_unit_test(short_and_long_pieces_agree),
+        cmocka_unit_test(threads_share_one),
     };
     return cmocka_run_group_tests(tests, open_tiny, close_tiny);
 }

@@ -12,7 +12,7 @@ const kimi = `[\\p{Han}]+|[^\\r\\n\\p{L}\\p{N}]?${upper}*${lower}+${short}?|[^\\
 export const families = {
   coder: sequence(split('[\r\n]'), split('\\s?\\p{L}+'), split('\\s?\\p{P}+'), split('[一-龥ࠀ-一가-\ud7ff]+'), split('\\p{N}'), bytes()),
   llm: sequence(split('[\r\n]'), split('\\s?[A-Za-zµÀ-ÖØ-öø-ƺ]+'), split('\\s?[!-/:-~！-／：-～‘-‟　-。]+'), split('\\s+$'),
-    split('[一-龥ࠀ-一가-\ud7ff]+'), split('\\p{N}+'), bytes()),
+    split('[一-龥ࠀ-一가-\ud7ff]+'), split('\\p{N}'), bytes()),
   glm: sequence(split(`${short}|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|${blanks}`), bytes()),
   kimi: sequence(split(kimi), bytes()),
   gpt2: bytes(true),
