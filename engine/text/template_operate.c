@@ -281,7 +281,7 @@ static lar_error cut_string(lar_tpl_work *w, const lar_tpl_string *s, bounds b, 
 
 lar_error lar_tpl_cut(lar_tpl_work *w, lar_tpl x, const lar_tpl given[3], lar_tpl *out) {
     uint64_t length = 0;
-    bounds b;
+    bounds b = {0};
     if (x.kind == LAR_TPL_UNDEFINED) {
         *out = lar_tpl_undefined(x.as.name);
         return LAR_OK;
