@@ -1,12 +1,12 @@
 /* A tokenizer: text to ids and back, byte-level BPE as Hugging Face's tokenizers and GGUF files describe it.
  *
  * What a tokenizer.json must have: "model" of type BPE with "vocab" (byte-level alphabet, all 256 bytes or all that
- * occur in UTF-8) and "merges" ("a b" or ["a", "b"]); "pre_tokenizer" null, ByteLevel, or a Sequence of Split (Regex or
- * String, behavior Isolated, or Removed with invert), Digits, Punctuation and, last, ByteLevel without
- * add_prefix_space; "decoder" null or ByteLevel; "normalizer" null or an empty Sequence; "post_processor" null,
- * ByteLevel, or a TemplateProcessing that only puts tokens in front; "added_tokens" without lstrip, rstrip and
- * single_word. The ids need not be dense; an added token may repeat an entry of the vocabulary. Anything else is
- * refused by name. For a vocabulary of one's own, DeepSeek-V3's pre_tokenizer is that of
+ * occur in UTF-8) and "merges" ("a b" or ["a", "b"]); "pre_tokenizer" ByteLevel, or a Sequence of Split (Regex or
+ * String, behavior Isolated), Digits, Punctuation and, last, ByteLevel without add_prefix_space; "decoder" null or
+ * ByteLevel; "normalizer" null or an empty Sequence; "post_processor" null, ByteLevel, or a TemplateProcessing that
+ * only puts tokens in front; "added_tokens" without lstrip, rstrip and single_word. The ids need not be dense; an added
+ * token may repeat an entry of the vocabulary. Truncation and padding are passed over. Anything else is refused by
+ * name. For a vocabulary of one's own, DeepSeek-V3's pre_tokenizer is that of
  * tests/unit_engine/text/tiny_tokenizer.json.
  *
  * Text is bytes. What is not valid UTF-8 is tokenised byte by byte: each stray byte is one character without

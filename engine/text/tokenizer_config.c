@@ -23,7 +23,9 @@ static lar_error config_token(const lar_tokenizer *t, const lar_json *j, const c
 lar_error lar_tokenizer_configure(lar_tokenizer *t, lar_slice config, lar_diag *d) {
     lar_json j;
     lar_json_init(&j);
-    lar_error e = lar_json_parse(&j, config, NULL, d);
+    lar_diag why = {0};
+    lar_error e = lar_json_parse(&j, config, NULL, &why);
+    if (e) e = lar_fail(e, d, "tokenizer_config.json: %.250s", why.text[0] ? why.text : lar_error_text(e));
     if (!e) e = config_token(t, &j, "bos_token", &t->bos, d);
     if (!e) e = config_token(t, &j, "eos_token", &t->eos, d);
     if (!e && lar_json_is(&j, lar_json_get_last(&j, 0, "add_bos_token"), LAR_JSON_TRUE)) {

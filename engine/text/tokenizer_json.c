@@ -1,8 +1,8 @@
 /* A tokenizer from tokenizer.json; tokenizer_config.c reads the file beside it.
  * Flow: whoever opens a folder calls lar_tokenizer_from_json. Any thread; blocks on nothing but malloc.
  * Read through the span tree (base/json.h): it is strict, iterative, and keeps characters that cJSON's text would end
- * at. Whatever would change the ids and is not understood is refused by name; what only concerns offsets, training or
- * padding that is off is passed over.
+ * at. Whatever would change the ids and is not understood is refused by name; what concerns offsets, training or
+ * batches (truncation, padding: transformers sets both anew for each call) is passed over.
  * Order: added tokens, vocabulary, merges, pre-tokenizer, the rest. */
 #include "base/json.h"
 #include "engine/text/tokenizer_core.h"
@@ -211,10 +211,6 @@ static lar_error add_split(reader *r, uint32_t node) {
     bool invert = false;
     lar_error e = read_flag(r, node, "invert", &invert);
     if (e) return e;
-    /* Removed with invert keeps the matches and drops what lies between: the same where the pattern leaves nothing out,
-     * as those of the known tokenizers do not; another would lose text, and is refused. */
-    if (is_text(r, behavior, "Removed") && invert)
-        return unsupported(r, "pre_tokenizer: Split", "invert with", behavior);
     if (invert || !is_text(r, behavior, "Isolated"))
         return unsupported(r, "pre_tokenizer: Split", invert ? "invert with" : "the behavior", behavior);
     if (!absent(r, regex)) {
@@ -327,9 +323,6 @@ static lar_error read_post_processor(reader *r, uint32_t root) {
 }
 
 static lar_error read_rest(reader *r, uint32_t root) {
-    static const char *const off[] = {"truncation", "padding"};
-    for (size_t i = 0; i < sizeof off / sizeof *off; i++)
-        if (!absent(r, get(r, root, off[i]))) return unsupported(r, off[i], "the value", get(r, root, off[i]));
     lar_error e = only_type(r, root, "normalizer", NULL, "normalizers");
     if (!e) e = only_type(r, root, "decoder", "ByteLevel", "decoders");
     return e ? e : read_post_processor(r, root);

@@ -51,9 +51,8 @@ static const struct {
 } refused[] = {
     {"", "x", "tokenizer.json: the file: "},
     {"{", "[", "tokenizer.json: the file: "},
-    {"\"truncation\": null", "\"truncation\": {\"max_length\": 9}",
-     "truncation: the value {\"max_length\": 9} is not supported"},
-    {"\"padding\": null", "\"padding\": 1", "padding: the value 1 is not supported"},
+    {"\"behavior\": \"Isolated\", \"invert\": false", "\"behavior\": \"Removed\", \"invert\": true",
+     "Split: invert with \"Removed\" is not supported"},
     {"\"normalizers\": []", "\"normalizers\": [{\"type\": \"NFC\"}]", "normalizer: the type \"NFC\" is not supported"},
     {"{\"type\": \"Sequence\", \"normalizers\": []}", "{\"type\": \"Lowercase\"}",
      "normalizer: the type \"Lowercase\""},
@@ -155,6 +154,8 @@ static const struct {
 } accepted[] = {
     {"\"normalizer\": {\"type\": \"Sequence\", \"normalizers\": []}", "\"normalizer\": null", 0, 0},
     {"\"dropout\": null", "\"dropout\": 0.0", 0, 0},
+    {"\"truncation\": null", "\"truncation\": {\"max_length\": 9}", 0, 0},
+    {"\"padding\": null", "\"padding\": {\"strategy\": \"BatchLongest\"}", 0, 0},
     {"\"continuing_subword_prefix\": null", "\"continuing_subword_prefix\": \"\"", 0, 0},
     {"\"h e\"", "[\"h\", \"e\"]", 0, 0},
     {"\"fuse_unk\": false", "\"ignore_merges\": true", 0, 0},
@@ -192,7 +193,7 @@ static const struct {
     {"{\"bos_token\":\"<s>\"}", "tokenizer_config.json: bos_token: there is no such token"},
     {"{\"eos_token\":3}", "tokenizer_config.json: eos_token: a text is expected"},
     {"{\"add_bos_token\":true}", "add_bos_token is set, but there is no bos_token"},
-    {"{\"bos_token\":", ""},
+    {"{\"bos_token\":", "tokenizer_config.json: "},
     {"{\"bos_token\":null,\"eos_token\":\"<think>\",\"add_bos_token\":false}", NULL},
     {"{\"bos_token\":\"<|begin|>\",\"add_bos_token\":true}", NULL},
 };
