@@ -60,17 +60,17 @@ static void print_weights(const lar_plan_story *s, FILE *to) {
     const lar_plan_model *m = &s->model;
     char size[LAR_PLAN_SIZE_BYTES], type[LAR_PLAN_SIZE_BYTES];
     if (!s->plan.weights) return (void)fprintf(to, "weights   not known, not counted (--parameters)\n");
-    double billions = (double)m->parameters / 1e9;
-    (void)fprintf(to, "weights   %-10s  %.*f B parameters", lar_plan_size(s->plan.weights, size), billions < 1 ? 4 : 1,
-                  billions);
+    bool billions = m->parameters >= 1000000000;
+    (void)fprintf(to, "weights   %-10s  %.1f %c parameters", lar_plan_size(s->plan.weights, size),
+                  (double)m->parameters / (billions ? 1e9 : 1e6), billions ? 'B' : 'M');
     if (s->request.requantised || !m->file_bytes) {
         lar_dtype t = s->request.requantised ? s->request.weights : m->stored;
         return (void)fprintf(to, " as %s, estimated\n", lar_plan_weights_name(t, type));
     }
-    (void)fprintf(to, " in %" PRIu32 " file(s):", m->parts);
+    (void)fprintf(to, " in %" PRIu32 " file(s)", m->parts);
     for (int t = 0; t < LAR_DTYPE_COUNT; t++)
         if (m->type_bytes[t])
-            (void)fprintf(to, " %s %s", lar_plan_weights_name((lar_dtype)t, type),
+            (void)fprintf(to, ", %s %s", lar_plan_weights_name((lar_dtype)t, type),
                           lar_plan_size(m->type_bytes[t], size));
     (void)fprintf(to, "\n");
 }

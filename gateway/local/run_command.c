@@ -1,6 +1,6 @@
 /* larder run: options, and which way to run.
- * Called by main.c; run_cases.c and run_chat.c do the work. Messages go to stderr and say what to do. One thread;
- * blocks. Why options stay text until the model is open: what its makers say of sampling is the default.
+ * Called by main.c; run_cases.c, run_chat.c and run_perplexity.c work. Messages go to stderr and say what to do. One
+ * thread; blocks. Why options stay text until the model is open: what its makers say of sampling is the default.
  * Memory: borrows argv. Not here: what a model is (engine/engine.h). */
 #include "gateway/local/run_command.h"
 
@@ -13,17 +13,20 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "gateway/config/nearest.h"
 #include "gateway/config/option_value.h"
 #include "gateway/local/compute_options.h"
 #include "gateway/local/run_cases.h"
 #include "gateway/local/run_chat.h"
+#include "gateway/local/run_perplexity.h"
 
-enum { OK, FAILED, USAGE, CONTEXT_TOKENS = 4096 };
+enum { OK, FAILED, USAGE, CONTEXT_TOKENS = 4096, TEXT_BYTES_MAX = 1 << 28 };
 
 static const char usage[] =
     "usage: larder run --model PATH [-p TEXT] [options]\n"
     "       larder run --model PATH --ids CASES.json --logits OUT.safetensors\n"
+    "       larder run --model PATH --perplexity TEXT\n"
     "Runs a model of the DeepSeek family on this machine. PATH is a Hugging Face folder or FILE.gguf. Answers go to\n"
     "standard output as they come, reasoning to standard error.\n"
     "  -p, --prompt TEXT     one answer to it; without it each line of standard input is a turn of one conversation\n"
@@ -38,11 +41,12 @@ static const char usage[] =
     "  --ids FILE            {\"cases\": [{\"name\": \"a\", \"ids\": [1, 2], \"positions\": [1]}]}; - is standard input.\n"
     "                        positions: tokens whose logits are wanted (absent: the last); continuation: a list, as\n"
     "                        many ids as it holds are added greedily\n"
-    "  --logits FILE         written as safetensors: NAME.logits, and NAME.continuation and NAME.margin of greedy cases\n" LAR_COMPUTE_OPTIONS_HELP
-    "Activations are f32 with --ids and by-type without, unless something else is asked for.\n";
+    "  --logits FILE         written as safetensors: NAME.logits, and NAME.continuation and NAME.margin of greedy cases\n"
+    "  --perplexity FILE     of a text, in windows of 512 tokens that do not overlap; - is standard input\n" LAR_COMPUTE_OPTIONS_HELP
+    "Activations are f32 with --ids and --perplexity and by-type without, unless something else is asked for.\n";
 
 typedef struct options {
-    const char *model, *ids, *logits, *prompt, *system, *context, *max_tokens, *seed;
+    const char *model, *ids, *logits, *perplexity, *prompt, *system, *context, *max_tokens, *seed;
     const char *temperature, *top_p, *top_k, *min_p, *repetition, *frequency, *presence;
     lar_compute_options compute;
     bool raw;
@@ -58,6 +62,7 @@ static const option all[] = {
     {"--model", AT(model)},
     {"--ids", AT(ids)},
     {"--logits", AT(logits)},
+    {"--perplexity", AT(perplexity)},
     {"-p", AT(prompt)},
     {"--prompt", AT(prompt)},
     {"--system", AT(system)},
@@ -118,6 +123,8 @@ static int take(int argc, char **argv, options *o) {
     if (!o->model) return bad("%s is missing", "--model");
     if (o->ids && !o->logits) return bad("%s is missing", "--logits");
     if (o->logits && !o->ids) return bad("%s is missing", "--ids");
+    if (o->perplexity && (o->ids || o->prompt || o->raw || o->system))
+        return bad("%s: it scores a text and does nothing else", "--perplexity with --ids or a prompt");
     return o->ids && (o->prompt || o->raw || o->system) ? bad("%s: ids are not text", "--ids with a prompt") : -1;
 }
 
@@ -156,6 +163,34 @@ static int run_ids(const options *o, lar_engine_options *how) {
     }
     lar_engine_close(engine);
     lar_run_cases_release(&cases);
+    return code;
+}
+
+static int run_perplexity(const options *o, lar_engine_options *how) {
+    lar_engine *engine = NULL;
+    lar_engine_text beside;
+    lar_perplexity p;
+    lar_buf text;
+    lar_diag d = {0};
+    const char *path = strcmp(o->perplexity, "-") == 0 ? "/dev/stdin" : o->perplexity;
+    lar_buf_init(&text, TEXT_BYTES_MAX);
+    lar_error e = lar_file_read(path, LAR_FILE_OR_STREAM, &text, &d);
+    int code = e ? failed(path, e, &d) : OK;
+    if (!e) {
+        e = lar_engine_open(how, &engine, &d);
+        if (!e) e = lar_engine_text_read(engine, &beside, &d);
+        if (e) code = failed(o->model, e, &d);
+    }
+    if (!e) {
+        e = lar_run_perplexity(engine, beside.tokenizer, lar_buf_slice(&text), &p, &d);
+        if (e) code = failed(path, e, &d);
+        else
+            (void)printf("perplexity %.3f on %llu tokens, windows of %u\n", p.value, (unsigned long long)p.tokens,
+                         p.window);
+        lar_engine_text_release(&beside);
+    }
+    lar_engine_close(engine);
+    lar_buf_release(&text);
     return code;
 }
 
@@ -249,7 +284,8 @@ int lar_command_run(int argc, char **argv) {
     int code = take(argc, argv, &o);
     if (code >= 0) return code;
     lar_engine_options how = {.path = o.model, .progress = isatty(STDERR_FILENO) ? show_progress : NULL};
-    lar_activations otherwise = o.ids ? LAR_ACTIVATIONS_F32 : LAR_ACTIVATIONS_BY_TYPE;
+    lar_activations otherwise = o.ids || o.perplexity ? LAR_ACTIVATIONS_F32 : LAR_ACTIVATIONS_BY_TYPE;
     if (lar_compute_options_read(&o.compute, otherwise, &how, &d)) return bad("%s", d.text);
+    if (o.perplexity) return run_perplexity(&o, &how);
     return o.ids ? run_ids(&o, &how) : run_text(&o, &how);
 }

@@ -1,0 +1,70 @@
+#!/usr/bin/env python3
+"""larder run --perplexity on the trained model and on a GGUF with random weights, and what it refuses.
+
+usage: perplexity_check.py LARDER WRITE_MODEL TRAINED_MODEL
+"""
+import json
+import re
+import subprocess
+import sys
+import tempfile
+
+
+def run(larder, *arguments, stdin=None):
+    done = subprocess.run([larder, "run", *arguments], input=stdin, capture_output=True, timeout=300, check=False)
+    return done.returncode, done.stdout.decode() + done.stderr.decode()
+
+
+def score(larder, *arguments, stdin=None):
+    """(perplexity, tokens)"""
+    code, out = run(larder, *arguments, stdin=stdin)
+    found = re.fullmatch(r"perplexity ([0-9.]+) on (\d+) tokens, windows of (\d+)\n", out)
+    assert code == 0 and found and found.group(3) == "512", (code, out)
+    return float(found.group(1)), int(found.group(2))
+
+
+def check_trained(larder, model):
+    """The figures of tests/train/reference.py for one text, by file and by standard input."""
+    with open(f"{model}/cases.json", encoding="utf-8") as f:
+        told = json.load(f)
+    text = next(c["text"] for c in told["cases"] if c["name"] == "text500").encode()
+    expected = told["perplexity"][-1]
+    value, tokens = score(larder, "--model", model, "--perplexity", "-", stdin=text)
+    assert tokens == expected["tokens"] and abs(value / expected["value"] - 1) < 1e-4, (value, tokens, expected)
+    rounded, _ = score(larder, "--model", model, "--perplexity=-", "--activations", "int8", stdin=text)
+    assert abs(rounded / value - 1) < 0.03, (rounded, value)
+    backwards = " ".join(reversed(text.decode().split())).encode()
+    worse, _ = score(larder, "--model", model, "--perplexity", "-", stdin=backwards)
+    assert worse > 1.5 * value, (worse, value)
+
+
+def check_random(larder, write_model, folder):
+    """Random weights know nothing: at best each of the words is as likely as any other. The text spans two windows."""
+    path = f"{folder}/random.gguf"
+    subprocess.run([write_model, path, "--shape", "tiny-lite", "--type", "Q8_0"], check=True)
+    value, tokens = score(larder, "--model", path, "--perplexity", "-", stdin=b"then " * 150)
+    assert tokens == 600 and value > 50, (value, tokens)
+
+
+def check_refusals(larder, model):
+    rows = [
+        (("--perplexity", "-", "--prompt", "x"), b"a", 2, "it scores a text and does nothing else"),
+        (("--perplexity", "-"), b"", 1, "nothing to score"),
+        (("--perplexity", "/nowhere/at/all"), b"", 1, "/nowhere/at/all: "),
+        (("--perplexity",), b"", 2, "needs a value"),
+    ]
+    for arguments, stdin, code, says in rows:
+        got, out = run(larder, "--model", model, *arguments, stdin=stdin)
+        assert got == code and says in out, (arguments, got, out)
+
+
+def main():
+    larder, write_model, model = sys.argv[1:]
+    check_trained(larder, model)
+    check_refusals(larder, model)
+    with tempfile.TemporaryDirectory() as folder:
+        check_random(larder, write_model, folder)
+    print("larder run --perplexity: a trained model, a random one, and every refusal")
+
+
+main()
