@@ -194,7 +194,7 @@ static void take(pass *p, const lar_engine_part *from, place *at, uint32_t room)
     *to = (lar_forward_part){.cache = from->sequence->cache,
                              .ids = from->ids + at->done,
                              .count = left < room ? left : room,
-                             .wanted = from->wanted + at->wanted,
+                             .wanted = from->wanted ? from->wanted + at->wanted : NULL,
                              .wanted_from = at->done};
     at->done += to->count;
     while (at->wanted + to->wanted_count < from->wanted_count && to->wanted[to->wanted_count] < at->done)

@@ -126,10 +126,31 @@ static uint32_t largest(const float *x, uint32_t n) {
     return best;
 }
 
-static int by_logit(const void *a, const void *b) {
-    const candidate *x = a, *y = b;
-    if (x->logit != y->logit) return x->logit < y->logit ? 1 : -1;
-    return x->id < y->id ? -1 : 1;
+static bool goes_before(const candidate *x, const candidate *y) {
+    return x->logit != y->logit ? x->logit > y->logit : x->id < y->id;
+}
+
+/* Lets the one at `at` of a heap whose top goes last sink to its place. */
+static void sink(candidate *heap, uint32_t at, uint32_t count) {
+    candidate moved = heap[at];
+    for (uint64_t child = 2 * (uint64_t)at + 1; child < count; child = 2 * (uint64_t)at + 1) {
+        if (child + 1 < count && goes_before(&heap[child], &heap[child + 1])) child++;
+        if (!goes_before(&moved, &heap[child])) break;
+        heap[at] = heap[child];
+        at = (uint32_t)child;
+    }
+    heap[at] = moved;
+}
+
+/* By heap, in place: the C library's sort allocates. */
+static void sort(candidate *c, uint32_t count) {
+    for (uint32_t i = count / 2; i-- > 0;) sink(c, i, count);
+    for (uint32_t n = count; n > 1; n--) {
+        candidate last = c[0];
+        c[0] = c[n - 1];
+        c[n - 1] = last;
+        sink(c, 0, n - 1);
+    }
 }
 
 /* All tokens whose logit is at least `from`, sorted. They are the head of the whole sorted vocabulary. */
@@ -137,7 +158,7 @@ static void collect(lar_sampler *s, float from) {
     s->sorted_count = 0;
     for (uint32_t i = 0; i < s->vocab; i++)
         if (s->logits[i] >= from) s->sorted[s->sorted_count++] = (candidate){s->logits[i], i};
-    qsort(s->sorted, s->sorted_count, sizeof *s->sorted, by_logit);
+    sort(s->sorted, s->sorted_count);
 }
 
 /* The likelihood of a logit beside the largest, which has 1. */
