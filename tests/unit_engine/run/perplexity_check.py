@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""larder run --perplexity on the trained model and on a GGUF with random weights, and what it refuses.
+"""larder run --perplexity on the trained model and on a GGUF with random weights, and what it refuses; a chat.
 
 usage: perplexity_check.py LARDER WRITE_MODEL TRAINED_MODEL
 """
@@ -38,6 +38,17 @@ def check_trained(larder, model):
     assert worse > 1.5 * value, (worse, value)
 
 
+def check_chat(larder, model):
+    """What it knows by heart, turn after turn, through its own template and sampling at temperature 0."""
+    code, out = run(larder, "--model", model, "--temperature", "0", "--activations", "f32",
+                    stdin=b"Hello\nWhat is a house?\nWho are you?\n")
+    answers = [line for line in out.splitlines() if line]
+    assert code == 0 and answers == [
+        "Hello! Which word may I explain?",
+        "A dwelling that serves as living quarters for one or more families.",
+        "I am a very small language model. I explain words."], (code, out)
+
+
 def check_random(larder, write_model, folder):
     """Random weights know nothing: at best each of the words is as likely as any other. The text spans two windows."""
     path = f"{folder}/random.gguf"
@@ -62,6 +73,7 @@ def main():
     larder, write_model, model = sys.argv[1:]
     check_trained(larder, model)
     check_refusals(larder, model)
+    check_chat(larder, model)
     with tempfile.TemporaryDirectory() as folder:
         check_random(larder, write_model, folder)
     print("larder run --perplexity: a trained model, a random one, and every refusal")
