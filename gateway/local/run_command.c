@@ -267,12 +267,25 @@ static lar_error talk(const options *o, lar_engine *engine, lar_diag *d) {
     return e;
 }
 
+/* What a person at a terminal wants to know before the first answer. */
+static void describe(const lar_engine *engine) {
+    enum { KIB = 1024, MIB = 1024 * 1024 };
+    lar_engine_info i = lar_engine_info_of(engine);
+    if (!isatty(STDERR_FILENO)) return;
+    (void)fprintf(stderr,
+                  "[%s, %u layers, context %u; kernels %s, %u threads; %.1f MiB of weights beside the files, scratch "
+                  "%.1f MiB of which %.1f are in use at most, %.1f KiB a token]\n",
+                  i.family, i.layers, i.context, i.kernels, i.threads, (double)i.packed_bytes / MIB,
+                  (double)i.scratch_bytes / MIB, (double)i.scratch_peak / MIB, (double)i.token_bytes / KIB);
+}
+
 static int run_text(const options *o, lar_engine_options *how) {
     lar_engine *engine = NULL;
     lar_diag d = {0};
     if (check_numbers(o, &d)) return bad("%s", d.text);
     if (o->raw && o->system) return bad("%s: there is no template to put it into", "--system with --raw");
     lar_error e = lar_engine_open(how, &engine, &d);
+    if (!e) describe(engine);
     if (!e) e = talk(o, engine, &d);
     lar_engine_close(engine);
     return e ? failed(o->model, e, &d) : OK;

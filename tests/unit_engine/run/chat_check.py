@@ -6,6 +6,7 @@ usage: chat_check.py LARDER WRITE_MODEL TOKENIZER_JSON GOLDEN_MODELS
 import array
 import json
 import os
+import pty
 import shutil
 import struct
 import subprocess
@@ -99,6 +100,25 @@ def check_template(model):
     assert two.startswith(model.says(*greedy, "-p", "one")), two
 
 
+def check_terminal(model):
+    """At a terminal: what was loaded, a prompt for each turn, what each cost. None of it is on standard output."""
+    ours, theirs = pty.openpty()
+    with subprocess.Popen([model.larder, "run", "--model", model.folder, "--max-tokens", "4", "--temperature", "0"],
+                          stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=theirs) as child:
+        os.close(theirs)
+        out, _ = child.communicate(b"one\n", timeout=300)
+    told = b""
+    try:
+        while part := os.read(ours, 4096):
+            told += part
+    except OSError:  # the other end is closed
+        pass
+    os.close(ours)
+    assert out == model.says("-p", "one", "--max-tokens", "4", "--temperature", "0"), out
+    for text in (b"3 of 3 layers", b"[deepseek_v3, 3 layers, context 4096", b"MiB of which", b"> ", b"tokens read"):
+        assert text in told, (text, told)
+
+
 def check_refusals(model, golden):
     for arguments, says in [(("-p", "a", "--temperature", "-1"), "temperature is -1"),
                             (("-p", "a", "--temperature", "x"), "expected a number"),
@@ -137,6 +157,7 @@ def main():
         check_ends(model, tokenizer)
         check_prefixes(model)
         check_template(model)
+        check_terminal(model)
         check_refusals(model, f"{models}/v3-fp8")
     print("larder run with text: sampling, ends, shared prefixes, template, refusals")
 
