@@ -198,8 +198,8 @@ static bool at_local_port(scan *s, size_t i, lar_volatile_span *out) {
 static bool at_path(scan *s, size_t i, lar_volatile_span *out) {
     lar_slice t = s->t;
     size_t b = i > 0 && t.ptr[i - 1] == '~' ? i - 1 : i;
-    if (i + 1 >= t.len || b < s->floor) return false;
-    char before = b > 0 ? t.ptr[b - 1] : '\n', next = t.ptr[i + 1];
+    if (b < s->floor) return false;
+    char before = b > 0 ? t.ptr[b - 1] : '\n', next = i + 1 < t.len ? t.ptr[i + 1] : '\n'; /* a text may go on */
     if (!lar_scan_among(before, " \t\n\"'`([{=:>,|*") && !lar_scan_is_wide(before)) return false;
     if (!lar_scan_is_alnum(next) && !lar_scan_is_wide(next) && !lar_scan_among(next, "_.- \n\"'`")) return false;
     return try_value(s, b, out);
