@@ -9,9 +9,6 @@
 /* y = x / sqrt(mean(x^2) + eps) * weight; (n) each; y may be x. */
 void lar_rms_norm(float *y, const float *x, const float *weight, uint32_t n, float eps);
 
-/* x (n) becomes exp(x - max) / sum. */
-void lar_softmax(float *x, uint32_t n);
-
 /* To the nearest BF16, ties to even. */
 float lar_round_bf16(float x);
 

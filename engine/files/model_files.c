@@ -15,7 +15,6 @@
 #include "engine/files/model_open.h"
 
 lar_model_form lar_model_files_form(const lar_model_files *f) { return f->form; }
-const char *lar_model_files_path(const lar_model_files *f) { return f->path.ptr; }
 uint32_t lar_model_files_count(const lar_model_files *f) { return f->list.count; }
 uint32_t lar_model_files_parts(const lar_model_files *f) { return f->part_count; }
 

@@ -29,8 +29,6 @@ LAR_MUST_USE lar_error lar_model_files_open(const char *path, lar_model_files **
 void lar_model_files_close(lar_model_files *f); /* NULL: nothing happens */
 
 lar_model_form lar_model_files_form(const lar_model_files *f);
-/* As given to open; lives as long as `f`. */
-const char *lar_model_files_path(const lar_model_files *f);
 
 /* Tensors, in the order of the files. Their address and what they point to live as long as `f`. */
 uint32_t lar_model_files_count(const lar_model_files *f);

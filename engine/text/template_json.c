@@ -149,7 +149,8 @@ static lar_error parse_json(reader *r, lar_slice json, lar_tpl *out) {
     return e;
 }
 
-lar_error lar_tpl_from_json(lar_tpl_work *w, lar_slice json, lar_tpl *out) {
+/* JSON text as a value whose strings are VALUE. */
+static lar_error from_json(lar_tpl_work *w, lar_slice json, lar_tpl *out) {
     reader r = {.w = w};
     return parse_json(&r, json, out);
 }
@@ -220,7 +221,7 @@ lar_error lar_template_set_bool(lar_template_values *v, const char *name, bool o
 
 lar_error lar_template_set_json(lar_template_values *v, const char *name, lar_slice json, lar_diag *d) {
     lar_tpl value;
-    lar_error e = lar_tpl_from_json(begin(v, d), json, &value);
+    lar_error e = from_json(begin(v, d), json, &value);
     if (!e) e = store(v, name, value);
     v->work.diag = NULL;
     return e;
@@ -235,7 +236,7 @@ static lar_error parse_arguments(lar_tpl_work *w, lar_tpl call) {
     lar_diag *diag = w->diag;
     lar_tpl parsed;
     w->diag = NULL;
-    lar_error e = lar_tpl_from_json(w, lar_tpl_slice(*arguments), &parsed);
+    lar_error e = from_json(w, lar_tpl_slice(*arguments), &parsed);
     w->diag = diag;
     if (!e && parsed.kind == LAR_TPL_DICT) *arguments = parsed;
     return e == LAR_LIMIT || e == LAR_NO_MEMORY ? e : LAR_OK;

@@ -95,7 +95,8 @@ lar_error lar_tpl_parse_name(lar_tpl_parser *p, uint32_t *name) {
     return e ? e : lar_tpl_parse_next(p);
 }
 
-lar_error lar_tpl_parse_grow(lar_tpl_parser *p, void **items, uint32_t count, uint32_t *cap, size_t size) {
+/* A bigger copy of an array of `count` things of `size` bytes when there is no room for one more. */
+static lar_error grow(lar_tpl_parser *p, void **items, uint32_t count, uint32_t *cap, size_t size) {
     if (count < *cap) return LAR_OK;
     uint32_t bigger = *cap ? *cap * 2 : 32;
     void *copy = lar_tpl_alloc(&p->work, bigger * size);
@@ -109,7 +110,7 @@ lar_error lar_tpl_parse_grow(lar_tpl_parser *p, void **items, uint32_t count, ui
 lar_error lar_tpl_emit(lar_tpl_parser *p, lar_tpl_op op, int32_t a) {
     lar_template *t = p->t;
     void *items = t->code;
-    lar_error e = lar_tpl_parse_grow(p, &items, t->code_count, &t->code_cap, sizeof *t->code);
+    lar_error e = grow(p, &items, t->code_count, &t->code_cap, sizeof *t->code);
     if (e) return e;
     t->code = items;
     t->code[t->code_count++] = (lar_tpl_code){.op = (uint8_t)op, .a = a, .at = p->lexer.token.at};
@@ -119,7 +120,7 @@ lar_error lar_tpl_emit(lar_tpl_parser *p, lar_tpl_op op, int32_t a) {
 lar_error lar_tpl_emit_constant(lar_tpl_parser *p, lar_tpl_op op, lar_tpl value) {
     lar_template *t = p->t;
     void *items = t->constants;
-    lar_error e = lar_tpl_parse_grow(p, &items, t->constant_count, &t->constant_cap, sizeof *t->constants);
+    lar_error e = grow(p, &items, t->constant_count, &t->constant_cap, sizeof *t->constants);
     if (e) return e;
     t->constants = items;
     t->constants[t->constant_count++] = value;
@@ -140,8 +141,8 @@ lar_error lar_tpl_intern(lar_tpl_parser *p, lar_slice name, uint32_t *number) {
     }
     uint32_t cap = t->name_cap;
     void *items = t->names, *read = t->is_read;
-    lar_error e = lar_tpl_parse_grow(p, &items, t->name_count, &t->name_cap, sizeof *t->names);
-    if (!e) e = lar_tpl_parse_grow(p, &read, t->name_count, &cap, sizeof *t->is_read);
+    lar_error e = grow(p, &items, t->name_count, &t->name_cap, sizeof *t->names);
+    if (!e) e = grow(p, &read, t->name_count, &cap, sizeof *t->is_read);
     if (e) return e;
     t->names = items;
     t->is_read = read;
@@ -474,7 +475,7 @@ static lar_error tag_macro(statements *s) {
         if (s->stack[i].kind != BLOCK_IF && s->stack[i].kind != BLOCK_ELSE && s->stack[i].kind != BLOCK_PLAIN)
             return lar_tpl_parse_fail(p, "a macro inside a loop, a macro or a set block is not supported");
     lar_error e = open_block(s, BLOCK_MACRO, &b);
-    if (!e) e = lar_tpl_parse_grow(p, &items, t->macro_count, &t->macro_cap, sizeof *t->macros);
+    if (!e) e = grow(p, &items, t->macro_count, &t->macro_cap, sizeof *t->macros);
     if (e) return e;
     t->macros = items;
     lar_tpl_macro *m = &t->macros[t->macro_count];

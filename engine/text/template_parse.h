@@ -35,8 +35,6 @@ LAR_MUST_USE lar_error lar_tpl_emit_constant(lar_tpl_parser *p, lar_tpl_op op, l
 /* Lets the jump at instruction `from` lead to the next instruction that is emitted. */
 void lar_tpl_emit_land(lar_tpl_parser *p, uint32_t from);
 LAR_MUST_USE lar_error lar_tpl_intern(lar_tpl_parser *p, lar_slice name, uint32_t *number);
-/* A bigger copy of an array of `count` things of `size` bytes when there is no room for one more. */
-LAR_MUST_USE lar_error lar_tpl_parse_grow(lar_tpl_parser *p, void **items, uint32_t count, uint32_t *cap, size_t size);
 
 /* An expression; its value is on the stack. A tuple without brackets: LAR_TPL_EXPR_TUPLE. Without `if`: it ends
  * there. */

@@ -11,6 +11,8 @@
 
 #include "engine/text/template_value.h"
 
+enum { NUMBER_BYTES = 32 };
+
 typedef struct level {
     lar_tpl v;
     const lar_tpl *items; /* those of v, or a sorted copy */
@@ -25,10 +27,10 @@ typedef struct writer {
 } writer;
 
 /* Python's repr: the fewest digits that read back as the same number; an exponent below -4 or from 16 on. */
-size_t lar_tpl_float_text(double f, char *out) {
-    if (isnan(f)) return (size_t)snprintf(out, LAR_TPL_NUMBER_BYTES, "nan");
-    if (isinf(f)) return (size_t)snprintf(out, LAR_TPL_NUMBER_BYTES, f < 0 ? "-inf" : "inf");
-    char digits[LAR_TPL_NUMBER_BYTES];
+static size_t float_text(double f, char out[NUMBER_BYTES]) {
+    if (isnan(f)) return (size_t)snprintf(out, NUMBER_BYTES, "nan");
+    if (isinf(f)) return (size_t)snprintf(out, NUMBER_BYTES, f < 0 ? "-inf" : "inf");
+    char digits[NUMBER_BYTES];
     for (int precision = 0; precision < 17; precision++) {
         (void)snprintf(digits, sizeof digits, "%.*e", precision, f);
         if (strtod(digits, NULL) == f) break;
@@ -39,10 +41,10 @@ size_t lar_tpl_float_text(double f, char *out) {
     if (decimals < 0) decimals = 0;
     if (exponent >= -4 && exponent < 16) {
         int places = decimals - exponent;
-        return (size_t)snprintf(out, LAR_TPL_NUMBER_BYTES, "%.*f", places > 1 ? places : 1, f);
+        return (size_t)snprintf(out, NUMBER_BYTES, "%.*f", places > 1 ? places : 1, f);
     }
-    return (size_t)snprintf(out, LAR_TPL_NUMBER_BYTES, "%.*se%c%02d", (int)(mark - digits), digits,
-                            exponent < 0 ? '-' : '+', abs(exponent));
+    return (size_t)snprintf(out, NUMBER_BYTES, "%.*se%c%02d", (int)(mark - digits), digits, exponent < 0 ? '-' : '+',
+                            abs(exponent));
 }
 
 static lar_error put(writer *w, const char *text, lar_template_origin origin) {
@@ -118,7 +120,7 @@ static lar_error write_quoted(writer *w, lar_tpl v) {
 }
 
 static lar_error write_number(writer *w, lar_tpl v) {
-    char text[LAR_TPL_NUMBER_BYTES];
+    char text[NUMBER_BYTES];
     if (v.kind == LAR_TPL_BIG) return lar_tpl_out_string(w->o, v.as.string);
     if (v.kind == LAR_TPL_INT) {
         int n = snprintf(text, sizeof text, "%lld", (long long)v.as.integer);
@@ -130,7 +132,7 @@ static lar_error write_number(writer *w, lar_tpl v) {
                    : v.as.real < 0  ? "-Infinity"
                                     : "Infinity",
                    (lar_template_origin)v.origin);
-    size_t n = lar_tpl_float_text(v.as.real, text);
+    size_t n = float_text(v.as.real, text);
     return lar_tpl_out_add(w->o, text, n, (lar_template_origin)v.origin);
 }
 

@@ -159,11 +159,7 @@ LAR_MUST_USE lar_error lar_tpl_order(lar_tpl_work *w, lar_tpl a, lar_tpl b, int 
 /* `needle in hay`. */
 LAR_MUST_USE lar_error lar_tpl_contains(lar_tpl_work *w, lar_tpl hay, lar_tpl needle, bool *found);
 
-/* -- numbers and JSON (template_json.c) ------------------------------------------------------------------ */
-
-#define LAR_TPL_NUMBER_BYTES 32
-/* A float as Python's repr() prints it; `out` has LAR_TPL_NUMBER_BYTES. Returns the length. */
-size_t lar_tpl_float_text(double f, char *out);
+/* -- JSON (template_print.c) ------------------------------------------------------------------------------ */
 
 typedef struct lar_tpl_json_form {
     int64_t indent; /* -1: one line */
@@ -173,8 +169,6 @@ typedef struct lar_tpl_json_form {
 
 /* As Python's json.dumps. */
 LAR_MUST_USE lar_error lar_tpl_to_json(lar_tpl_out *o, lar_tpl v, const lar_tpl_json_form *form);
-/* JSON text as a value whose strings are VALUE. */
-LAR_MUST_USE lar_error lar_tpl_from_json(lar_tpl_work *w, lar_slice json, lar_tpl *out);
 
 /* The end of the string that begins at `p`, when that is white space to Python; NULL otherwise. */
 static inline const char *lar_tpl_space(const char *p, const char *end) {

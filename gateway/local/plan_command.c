@@ -110,7 +110,7 @@ static int take_kv(options *o, const char *value) {
 }
 
 static int take_weights(options *o, const char *value) {
-    char name[LAR_PLAN_SIZE_BYTES], list[200] = "";
+    char name[LAR_PLAN_TYPE_BYTES], list[200] = "";
     size_t n = 0;
     for (int i = 0; i < LAR_DTYPE_COUNT; i++) {
         n += (size_t)snprintf(list + n, sizeof list - n, "%s%s", i ? ", " : "",

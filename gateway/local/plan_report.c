@@ -7,27 +7,30 @@
 #include <ctype.h>
 #include <inttypes.h>
 
-const char *lar_plan_size(uint64_t bytes, char out[LAR_PLAN_SIZE_BYTES]) {
+enum { SIZE_BYTES = 32 };
+
+/* "1 GiB", "3.4 GiB", "432 MiB", "656 bytes" */
+static const char *size_text(uint64_t bytes, char out[SIZE_BYTES]) {
     static const char *const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
     double size = (double)bytes;
     int unit = 0;
     while (size >= 1024 && unit < 6) size /= 1024, unit++;
     /* Three digits tell 431.6 from 432, and 1 GiB is not 1.0. */
     bool whole = size == (double)(uint64_t)size || size >= 999.95;
-    (void)snprintf(out, LAR_PLAN_SIZE_BYTES, whole ? "%.0f %s" : "%.1f %s", size, units[unit]);
+    (void)snprintf(out, SIZE_BYTES, whole ? "%.0f %s" : "%.1f %s", size, units[unit]);
     return out;
 }
 
-const char *lar_plan_weights_name(lar_dtype type, char out[LAR_PLAN_SIZE_BYTES]) {
+const char *lar_plan_weights_name(lar_dtype type, char out[LAR_PLAN_TYPE_BYTES]) {
     const char *name = type == LAR_DTYPE_F8_E4M3 ? "fp8" : lar_dtype_info_of(type)->name;
     size_t i = 0;
-    for (; name[i] && i < LAR_PLAN_SIZE_BYTES - 1; i++) out[i] = (char)tolower((unsigned char)name[i]);
+    for (; name[i] && i < LAR_PLAN_TYPE_BYTES - 1; i++) out[i] = (char)tolower((unsigned char)name[i]);
     out[i] = 0;
     return out;
 }
 
 const char *lar_plan_change_options(const lar_plan_change *c, char out[LAR_PLAN_OPTIONS_BYTES]) {
-    char type[LAR_PLAN_SIZE_BYTES];
+    char type[LAR_PLAN_TYPE_BYTES];
     const lar_plan_request *r = &c->request;
     size_t n = 0, max = LAR_PLAN_OPTIONS_BYTES;
     *out = 0;
@@ -58,10 +61,10 @@ static void print_model(const lar_plan_story *s, FILE *to) {
 
 static void print_weights(const lar_plan_story *s, FILE *to) {
     const lar_plan_model *m = &s->model;
-    char size[LAR_PLAN_SIZE_BYTES], type[LAR_PLAN_SIZE_BYTES];
+    char size[SIZE_BYTES], type[LAR_PLAN_TYPE_BYTES];
     if (!s->plan.weights) return (void)fprintf(to, "weights   not known, not counted (--parameters)\n");
     bool billions = m->parameters >= 1000000000;
-    (void)fprintf(to, "weights   %-10s  %.1f %c parameters", lar_plan_size(s->plan.weights, size),
+    (void)fprintf(to, "weights   %-10s  %.1f %c parameters", size_text(s->plan.weights, size),
                   (double)m->parameters / (billions ? 1e9 : 1e6), billions ? 'B' : 'M');
     if (s->request.requantised || !m->file_bytes) {
         lar_dtype t = s->request.requantised ? s->request.weights : m->stored;
@@ -70,36 +73,35 @@ static void print_weights(const lar_plan_story *s, FILE *to) {
     (void)fprintf(to, " in %" PRIu32 " file(s)", m->parts);
     for (int t = 0; t < LAR_DTYPE_COUNT; t++)
         if (m->type_bytes[t])
-            (void)fprintf(to, ", %s %s", lar_plan_weights_name((lar_dtype)t, type),
-                          lar_plan_size(m->type_bytes[t], size));
+            (void)fprintf(to, ", %s %s", lar_plan_weights_name((lar_dtype)t, type), size_text(m->type_bytes[t], size));
     (void)fprintf(to, "\n");
 }
 
 static void print_cache(const lar_plan_story *s, FILE *to) {
     const lar_plan_kv_info *kv = lar_plan_kv_info_of(s->request.kv);
-    char size[LAR_PLAN_SIZE_BYTES];
+    char size[SIZE_BYTES];
     (void)fprintf(to, "a token   %-10" PRIu64 "  bytes: %" PRIu64 " layers x %" PRIu64 ", %s (%s)%s\n", s->plan.token,
                   s->model.field[LAR_PLAN_LAYERS] - s->model.layers_stateless, s->plan.layer, kv->name, kv->text,
                   kv->page_tokens > 1 ? ", pages of 64 tokens" : "");
-    (void)fprintf(to, "a request %-10s  of %" PRIu64 " tokens, prompt and answer\n",
-                  lar_plan_size(s->plan.request, size), s->request.context);
-    (void)fprintf(to, "requests  %-10s  for %" PRIu64 " at the same time\n", lar_plan_size(s->plan.all, size),
+    (void)fprintf(to, "a request %-10s  of %" PRIu64 " tokens, prompt and answer\n", size_text(s->plan.request, size),
+                  s->request.context);
+    (void)fprintf(to, "requests  %-10s  for %" PRIu64 " at the same time\n", size_text(s->plan.all, size),
                   s->request.sequences);
 }
 
 static void print_total(const lar_plan_story *s, FILE *to) {
-    char size[LAR_PLAN_SIZE_BYTES], kept[LAR_PLAN_SIZE_BYTES], budget[LAR_PLAN_SIZE_BYTES];
+    char size[SIZE_BYTES], kept[SIZE_BYTES], budget[SIZE_BYTES];
     const lar_plan *p = &s->plan;
     if (p->scratch)
         (void)fprintf(to, "scratch   %-10s  estimated, for prompts in pieces of %d tokens\n",
-                      lar_plan_size(p->scratch, size), LAR_PLAN_PIECE);
-    (void)fprintf(to, "total     %s\n", lar_plan_size(p->total, size));
+                      size_text(p->scratch, size), LAR_PLAN_PIECE);
+    (void)fprintf(to, "total     %s\n", size_text(p->total, size));
     (void)fprintf(to, "memory    %-10s  of which %s stay free for the system: %s to use\n",
-                  lar_plan_size(s->request.memory, size), lar_plan_size(s->request.reserve, kept),
-                  lar_plan_size(p->budget, budget));
+                  size_text(s->request.memory, size), size_text(s->request.reserve, kept),
+                  size_text(p->budget, budget));
     bool over = p->total > p->budget;
     (void)fprintf(to, "%s %-10s  %.0f %% used\n\n", over ? "missing  " : "left     ",
-                  lar_plan_size(over ? p->total - p->budget : p->budget - p->total, size),
+                  size_text(over ? p->total - p->budget : p->budget - p->total, size),
                   100 * (double)p->total / (double)p->budget);
 }
 
@@ -114,13 +116,13 @@ static void print_most(const lar_plan_story *s, FILE *to) {
 }
 
 static void print_changes(const lar_plan_story *s, FILE *to) {
-    char size[LAR_PLAN_SIZE_BYTES], budget[LAR_PLAN_SIZE_BYTES], options[LAR_PLAN_OPTIONS_BYTES];
+    char size[SIZE_BYTES], budget[SIZE_BYTES], options[LAR_PLAN_OPTIONS_BYTES];
     if (!s->change_count) return (void)fprintf(to, "Nothing here makes it fit; take a smaller model.\n");
     (void)fprintf(to, "What makes it fit:\n");
     for (uint32_t i = 0; i < s->change_count; i++) {
         const lar_plan_change *c = &s->changes[i];
-        (void)fprintf(to, "  %-44s  %s of %s\n", lar_plan_change_options(c, options),
-                      lar_plan_size(c->plan.total, size), lar_plan_size(c->plan.budget, budget));
+        (void)fprintf(to, "  %-44s  %s of %s\n", lar_plan_change_options(c, options), size_text(c->plan.total, size),
+                      size_text(c->plan.budget, budget));
     }
 }
 

@@ -22,11 +22,9 @@ typedef struct lar_plan_story {
 void lar_plan_print(const lar_plan_story *s, FILE *to);
 LAR_MUST_USE lar_error lar_plan_print_json(const lar_plan_story *s, FILE *to);
 
-/* "1 GiB", "3.4 GiB", "432 MiB", "656 bytes" */
-enum { LAR_PLAN_SIZE_BYTES = 32 };
-const char *lar_plan_size(uint64_t bytes, char out[LAR_PLAN_SIZE_BYTES]);
 /* The name of a type of weights as options have it ("q4_k"); a change as options ("--sequences 3 --kv int8"). */
-const char *lar_plan_weights_name(lar_dtype type, char out[LAR_PLAN_SIZE_BYTES]);
+enum { LAR_PLAN_TYPE_BYTES = 32 };
+const char *lar_plan_weights_name(lar_dtype type, char out[LAR_PLAN_TYPE_BYTES]);
 enum { LAR_PLAN_OPTIONS_BYTES = 120 };
 const char *lar_plan_change_options(const lar_plan_change *c, char out[LAR_PLAN_OPTIONS_BYTES]);
 

@@ -28,7 +28,7 @@ static bool put_model(cJSON *root, const lar_plan_story *s) {
 static bool put_weights(cJSON *root, const lar_plan_story *s) {
     const lar_plan_model *m = &s->model;
     bool counted = !s->request.requantised && m->file_bytes;
-    char type[LAR_PLAN_SIZE_BYTES];
+    char type[LAR_PLAN_TYPE_BYTES];
     cJSON *to = cJSON_AddObjectToObject(root, "weights");
     bool ok = to && put(to, "bytes", s->plan.weights) && cJSON_AddBoolToObject(to, "estimated", !counted);
     if (!counted) {
