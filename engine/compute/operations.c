@@ -6,9 +6,9 @@
 #include "engine/compute/operations.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "engine/compute/bug_switch.h"
+#include "engine/files/float_bits.h"
 
 void lar_rms_norm(float *y, const float *x, const float *weight, uint32_t n, float eps) {
     double sum = 0;
@@ -17,7 +17,8 @@ void lar_rms_norm(float *y, const float *x, const float *weight, uint32_t n, flo
     for (uint32_t i = 0; i < n; i++) y[i] = x[i] * factor * weight[i];
 }
 
-void lar_softmax(float *x, uint32_t n) {
+/* x (n) becomes exp(x - max) / sum. */
+static void softmax(float *x, uint32_t n) {
     float max = -INFINITY;
     double sum = 0;
     for (uint32_t i = 0; i < n; i++) max = fmaxf(max, x[i]);
@@ -26,12 +27,9 @@ void lar_softmax(float *x, uint32_t n) {
 }
 
 float lar_round_bf16(float x) {
-    uint32_t u;
     if (x != x) return x; /* the addition could carry a NaN into infinity */
-    memcpy(&u, &x, sizeof u);
-    u = (u + 0x7fff + (u >> 16 & 1)) & 0xffff0000u;
-    memcpy(&x, &u, sizeof x);
-    return x;
+    uint32_t bits = lar_float_bits(x);
+    return lar_bits_float((bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000u);
 }
 
 /* -- rotation ---------------------------------------------------------------------------------------------------- */
@@ -122,7 +120,7 @@ static void score_all(const lar_router *r, const float *logits, float *scores) {
     memcpy(scores, logits, r->experts * sizeof *scores);
     if (LAR_BUG(ROUTER_IN_BF16))
         for (uint32_t i = 0; i < r->experts; i++) scores[i] = lar_round_bf16(scores[i]);
-    if (r->score == LAR_ROUTER_SOFTMAX) lar_softmax(scores, r->experts);
+    if (r->score == LAR_ROUTER_SOFTMAX) softmax(scores, r->experts);
     else
         for (uint32_t i = 0; i < r->experts; i++) scores[i] = 1.0f / (1.0f + expf(-scores[i]));
 }
@@ -145,7 +143,7 @@ void lar_route(const lar_router *r, const float *logits, uint32_t *chosen, float
         if (LAR_BUG(SOFTMAX_AFTER_CHOICE)) weights[k] = logits[e];
         sum += (double)weights[k];
     }
-    if (LAR_BUG(SOFTMAX_AFTER_CHOICE)) lar_softmax(weights, r->used);
+    if (LAR_BUG(SOFTMAX_AFTER_CHOICE)) softmax(weights, r->used);
     float scale = LAR_BUG(NO_WEIGHTS_SCALE) ? 1 : r->scale;
     if (r->normalise && !LAR_BUG(NO_WEIGHTS_NORM)) scale = (float)((double)scale / (sum + 1e-20));
     for (uint32_t k = 0; k < r->used; k++) weights[k] *= scale;

@@ -6,6 +6,7 @@
 
 #include <string.h>
 
+#include "engine/compute/panels.h"
 #include "engine/compute/vectors.h"
 
 typedef float lanes __attribute__((vector_size(64)));
@@ -159,14 +160,13 @@ static void mix(const lar_mix *m) {
     for (; q < m->queries; q++) mix_queries(m, q, 1);
 }
 
-/* e^x as 2^n (1 + r + r^2 p(r)), n the nearest integer of x / ln 2; p as in the Cephes library's expf (S. Moshier).
- * x <= 0. Adding 1.5 * 2^23 rounds to the nearest integer, and leaves it in the low bits. */
+/* e^x as LAR_EXP says (panels.h), for x <= 0. Adding 1.5 * 2^23 rounds to the nearest integer, and leaves it in the low
+ * bits. */
 INLINED lanes exponential(lanes x) {
-    static const float p[6] = {1.9875691500e-4f, 1.3981999507e-3f, 8.3334519073e-3f,
-                               4.1665795894e-2f, 1.6666665459e-1f, 5.0000001201e-1f};
-    lanes shifted = x * 1.44269504088896341f + 12582912.0f, n = shifted - 12582912.0f;
-    lanes r = x - n * 0.693359375f;
-    r = r + n * 2.12194440e-4f;
+    static const float p[6] = LAR_EXP_COEFFICIENTS;
+    lanes shifted = x * LAR_EXP_INVERSE_LN2 + 12582912.0f, n = shifted - 12582912.0f;
+    lanes r = x - n * LAR_EXP_LN2_HIGH;
+    r = r - n * LAR_EXP_LN2_LOW;
     lanes sum = (lanes){0} + p[0];
     for (int i = 1; i < 6; i++) sum = sum * r + p[i];
     sum = sum * (r * r) + r + 1.0f;
