@@ -326,22 +326,12 @@ static const char *const texts[] = {
 
 static void all_is_right_without_bugs(void **state) {
     (void)state;
-    bool (*const checks[])(void) = {lite_is_met,
-                                    groups_are_met,
-                                    v3_is_met,
-                                    moonlight_is_met,
-                                    scales_are_right,
-                                    negative_groups_stay_out,
-                                    lite_agrees,
-                                    v3_agrees,
-                                    large_biases_keep_their_order,
-                                    mixed_loads,
-                                    full_is_refused,
-                                    large_activations_stay_finite,
-                                    close_logits_keep_their_order};
     lar_bug_now = LAR_BUG_NONE;
-    for (size_t i = 0; i < sizeof checks / sizeof *checks; i++)
-        if (!checks[i]()) fail_msg("check %zu fails without a bug", i);
+    for (int i = 0; i < ROWS; i++) {
+        bool done = false;
+        for (int k = 0; k < i; k++) done = done || rows[k].check == rows[i].check;
+        if (!done && !rows[i].check()) fail_msg("the check of row %d fails without a bug", i);
+    }
 }
 
 static void every_bug_is_seen(void **state) {
