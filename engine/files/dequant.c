@@ -122,8 +122,7 @@ static void block_q5_k(const uint8_t *b, float *y) {
 }
 
 /* Bytes: 128 low nibbles, 64 of upper bit pairs, 16 signed scales, d. Each half of 128 values: value l + 32 k (k 0 to
- * 3) has its nibble in byte l + 32 (k % 2), low for k < 2, and its pair in byte l at bit 2 k. A scale serves 16 values.
- * */
+ * 3) has its nibble in byte l + 32 (k % 2), low for k < 2, and its pair in byte l at bit 2 k. A scale is for 16. */
 static void block_q6_k(const uint8_t *b, float *y) {
     float d = half_at(b + 208);
     for (int i = 0; i < K_VALUES; i++) {

@@ -1,8 +1,7 @@
 /* Typed reading of GGUF metadata.
  * Called by engine/model, engine/text and `larder inspect`; any thread; never blocks. Why typed: converters write one
  * value with several widths, and a wrong kind must be an error that names the key, not a number that is off.
- * Invariants: what lar_gguf_read accepted is well-formed, so nothing here looks for ends again. Memory: none; borrows.
- * */
+ * Invariants: what lar_gguf_read accepted is well-formed, so nothing here looks for ends again. Memory: borrowed. */
 #include <inttypes.h>
 #include <stdlib.h>
 

@@ -26,8 +26,7 @@ typedef struct lar_tensor_claim {
     uint64_t bytes; /* 0: the file does not say */
 } lar_tensor_claim;
 
-/* INVALID unless a name can be printed and has at most LAR_TENSOR_NAME_MAX bytes; `index` stands for it in the message.
- * */
+/* INVALID unless a name can be printed and has at most LAR_TENSOR_NAME_MAX bytes; the message has `index` for it. */
 LAR_MUST_USE lar_error lar_tensor_name_check(const lar_file_view *file, uint32_t index, lar_slice name, lar_diag *d);
 /* Checks and adds one, whose name has been checked: no dimension of 0, no overflow, rows of whole blocks, all of it
  * inside the file, whose tensors begin at `data_start` (<= its size). INVALID, LIMIT, NO_MEMORY. */

@@ -51,8 +51,7 @@ typedef enum lar_bpe_role {
 /* Room for ids below `ids` (at most LAR_BPE_IDS_MAX). */
 LAR_MUST_USE lar_error lar_bpe_init(lar_bpe *b, uint32_t ids);
 void lar_bpe_release(lar_bpe *b);
-/* The token's bytes are copied. INVALID where the id has other bytes already; LIMIT over 1 MiB a token, 1 GiB in all.
- * */
+/* The token's bytes are copied. INVALID where the id has other bytes; LIMIT over 1 MiB for one, 1 GiB in all. */
 LAR_MUST_USE lar_error lar_bpe_set(lar_bpe *b, uint32_t id, lar_slice bytes, lar_bpe_role role, lar_diag *d);
 /* After all tokens. INVALID where two ids have the same bytes, where one of the bytes that occur in UTF-8 is no token,
  * or where the tokens are made to collide. */

@@ -96,8 +96,8 @@ LAR_MUST_USE lar_error lar_output_stream_new(const lar_output_options *options, 
 void lar_output_stream_free(lar_output_stream *o); /* NULL is allowed */
 
 /* The bytes of `tokens` tokens (1, but a test may cut them), special ones with their text (LAR_DECODE_SPECIAL_KEPT) but
- * for the one that ended the text. *more is false once a stop string or the limit of a call
- * was met: the caller stops generating and calls finish. Errors: the sink's, NO_MEMORY, LIMIT (a token too large). */
+ * for the one that ended the text. *more is false once a stop string or the limit of a call was met: the caller stops
+ * generating and calls finish. Errors: the sink's, NO_MEMORY, LIMIT (a token too large). */
 LAR_MUST_USE lar_error lar_output_stream_feed(lar_output_stream *o, lar_slice bytes, uint32_t tokens, bool *more);
 /* The end: tells what was held back. Once. */
 LAR_MUST_USE lar_error lar_output_stream_finish(lar_output_stream *o, lar_output_summary *summary);

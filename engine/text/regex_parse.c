@@ -95,8 +95,7 @@ static lar_error optional(parser *p, fragment f, fragment *out) {
     return LAR_OK;
 }
 
-/* The same, with a way back from the end of `f` to the SPLIT: once or more, entered at `f`; from the SPLIT, any number.
- * */
+/* The same, with a way back from the end of `f` to the SPLIT: once or more, entered at `f`; at the SPLIT, any. */
 static lar_error repeated(parser *p, fragment f, bool at_least_once, fragment *out) {
     lar_error e = optional(p, f, out);
     if (e) return e;

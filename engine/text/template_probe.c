@@ -1,5 +1,5 @@
 /* Asks a template how it wants the arguments of calls, by rendering a conversation that holds one.
- * Flow: larder run, once a model -> lar_template_wants_objects -> lar_template_render.
+ * Flow: whoever hands calls of tools to a template asks once a model; it parses nothing and renders (template.h).
  * Thread: any. Never blocks. Why: no field of a model's files says it; OpenAI's API carries text, transformers' users
  * pass objects, and templates were written for one or the other. Memory: freed before it returns. */
 #include "engine/text/template.h"

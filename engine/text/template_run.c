@@ -1,5 +1,5 @@
 /* Renders a parsed template: a stack machine over the instructions of template_run.h.
- * Flow: larder run -> lar_template_render -> filters, methods, operators (template_filter.c, template_method.c,
+ * Flow: larder run -> lar_template_render -> filters, methods, operators (template_filter.c, template_string.c,
  * template_operate.c). Thread: any, one a rendering; the template is only read. Never blocks.
  * Why a machine: loops, macros and captures are on stacks of their own with limits, so a template can neither exhaust
  * the C stack nor run for ever: every instruction takes a step of the budget.

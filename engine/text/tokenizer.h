@@ -36,8 +36,8 @@ typedef struct lar_tokenizer_parts {
     lar_slice pre;           /* tokenizer.ggml.pre: a family of pretoken.c */
     const lar_slice *tokens; /* .tokens, by id */
     uint32_t token_count;
-    const int32_t
-        *types; /* .token_type, (token_count), or NULL: all normal. 1 normal, 3 control, 4 user-defined, 5 unused */
+    /* .token_type, (token_count), or NULL: all normal. 1 normal, 3 control, 4 user-defined, 5 unused */
+    const int32_t *types;
     const lar_slice *merges; /* .merges: "a b", by rank */
     uint32_t merge_count;
     uint32_t bos, eos; /* .bos_token_id, .eos_token_id; LAR_TOKEN_NONE where absent */

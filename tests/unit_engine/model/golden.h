@@ -46,7 +46,7 @@ double golden_distance(const golden *g, const golden_case *c, const float *logit
 double golden_worst(const golden *g, golden_run how);
 double golden_deviation(const golden *g, const golden_case *c);
 
-/* Feeds ids in chunks and ends with the logits of the last, (vocab). */
+/* Feeds ids in one pass; `logits` (vocab) are those of the last. */
 void golden_feed(lar_forward *f, lar_latent_cache *k, const uint32_t *ids, uint32_t count, float *logits);
 
 #endif

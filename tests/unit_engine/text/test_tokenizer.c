@@ -194,8 +194,7 @@ static void ids_and_names(void **state) {
     lar_buf_release(&out);
 }
 
-/* One letter, one blank and one line end for a megabyte: without a heap and the memo of regex_table.c this takes hours.
- * */
+/* One letter, one blank and one line end for a megabyte: without a heap and regex_table.c's memo this takes hours. */
 static void long_runs_end_soon(void **state) {
     fixture *f = *state;
     enum { LONG = 1 << 20 };
