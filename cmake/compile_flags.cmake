@@ -23,3 +23,10 @@ if(LARDER_FUZZ)
   add_link_options(-fsanitize=address,undefined)
   add_compile_definitions(LARDER_SANITIZED)
 endif()
+
+# For libraries of which tests wrap functions at link time (lar_without_lto): with the plain code beside the other.
+function(lar_fat_objects name)
+  if(CMAKE_INTERPROCEDURAL_OPTIMIZATION)
+    target_compile_options(${name} PRIVATE -ffat-lto-objects)
+  endif()
+endfunction()

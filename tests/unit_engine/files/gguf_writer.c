@@ -2,6 +2,7 @@
  * Not here: what a model's metadata must be (model_maker.c). */
 #include "tests/unit_engine/files/gguf_writer.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -111,4 +112,14 @@ void gguf_header(const gguf_writer *w, lar_buf *out) {
     put_bytes(out, w->values.ptr, w->values.len);
     put_bytes(out, w->infos.ptr, w->infos.len);
     put_zeros(out, (w->alignment - (out->len - start) % w->alignment) % w->alignment);
+}
+
+void gguf_write_zeros(const gguf_writer *w, const char *path) {
+    lar_buf out;
+    lar_buf_init(&out, BYTES_MAX);
+    gguf_header(w, &out);
+    put_zeros(&out, w->data_bytes);
+    FILE *f = fopen(path, "wb");
+    if (!f || fwrite(out.ptr, 1, out.len, f) != out.len || fclose(f)) abort();
+    lar_buf_release(&out);
 }

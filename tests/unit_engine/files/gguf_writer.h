@@ -22,13 +22,14 @@ void gguf_put_strings(gguf_writer *w, const char *key, const char *const *v, uin
 /* A value of any type, its bytes given; a list: with the type of its elements (LAR_GGUF_...) and their number. */
 void gguf_put_raw(gguf_writer *w, const char *key, uint32_t type, const void *bytes, size_t len);
 void gguf_put_list(gguf_writer *w, const char *key, uint32_t element_type, uint64_t n, lar_slice bytes);
-/* `shape` row-major; the place is the next free one. Returns the tensor's bytes, which follow padded to the alignment.
- * */
+/* `shape` row-major; the place is the next free one. Returns its bytes, which follow padded to the alignment. */
 uint64_t gguf_put_tensor(gguf_writer *w, const char *name, lar_dtype type, uint32_t dims, const uint64_t *shape);
 /* Any claim at all: `ne` as GGUF has it, innermost first. */
 void gguf_put_claim(gguf_writer *w, lar_slice name, uint32_t type, uint32_t dims, const uint64_t *ne, uint64_t offset);
 /* The header with its padding, added to `out`. */
 void gguf_header(const gguf_writer *w, lar_buf *out);
+/* The header and then zeros for all tensors, as the file `path`. */
+void gguf_write_zeros(const gguf_writer *w, const char *path);
 
 /* Any bytes to a buffer of a test, little-endian numbers too; ends the program when memory is short. */
 void put_bytes(lar_buf *b, const void *bytes, size_t len);
