@@ -12,6 +12,12 @@
 #include "tests/unit_engine/model/golden.h"
 
 static const double tolerance = 2e-3; /* of the logits' standard deviation */
+/* Models that are cut in every way. Sanitizers see the same code in one, with groups of experts and FP8. */
+#ifdef LARDER_SANITIZED
+enum { FIRST_CUT = 2, LAST_CUT = 2 };
+#else
+enum { FIRST_CUT = 0, LAST_CUT = GOLDEN_MODELS - 1 };
+#endif
 
 static void each_model_meets_its_logits(void **state) {
     (void)state;
@@ -36,7 +42,7 @@ static void chunks_and_forms_agree(void **state) {
         {"n131", {64, LAR_ATTENTION_ABSORBED}},  {"n131", {64, LAR_ATTENTION_EXPANDED}},
         {"n300", {512, LAR_ATTENTION_ABSORBED}}, {"n131", {512, LAR_ATTENTION_EXPANDED}},
     };
-    for (int m = 0; m < GOLDEN_MODELS; m++) {
+    for (int m = FIRST_CUT; m <= LAST_CUT; m++) {
         golden g;
         golden_open(&g, golden_names[m], NULL, LAR_ACTIVATIONS_F32);
         for (size_t r = 0; r < sizeof runs / sizeof *runs; r++) {
