@@ -454,6 +454,7 @@ typedef struct worker {
     pthread_t thread;
     end *of;
     uint32_t seed, answered;
+    pthread_barrier_t *all; /* none gives its descriptors back while another takes new ones */
 } worker;
 
 static void count_answer(void *owner, uint32_t changed) {
@@ -492,6 +493,7 @@ static void *work(void *arg) {
         }
         lar_arena_reset(&arena, 4096);
     }
+    (void)pthread_barrier_wait(w->all);
     lar_shared_link_close(link);
     while (uv_run(&loop, UV_RUN_DEFAULT)) {}
     lar_shared_link_free(link);
@@ -505,16 +507,19 @@ static void *work(void *arg) {
 static void loops_of_one_larder(void **state) {
     world w;
     worker workers[3];
+    pthread_barrier_t all;
     (void)state;
     begin(&w, (end_options){0}, (end_options){0});
+    assert_int_equal(pthread_barrier_init(&all, NULL, 3), 0);
     for (uint32_t i = 0; i < 3; i++) {
-        workers[i] = (worker){.of = &w.a, .seed = i};
+        workers[i] = (worker){.of = &w.a, .seed = i, .all = &all};
         assert_int_equal(pthread_create(&workers[i].thread, NULL, work, &workers[i]), 0);
     }
     for (uint32_t i = 0; i < 3; i++) {
         assert_int_equal(pthread_join(workers[i].thread, NULL), 0);
         assert_int_equal(workers[i].answered, ROUNDS);
     }
+    (void)pthread_barrier_destroy(&all);
     /* whoever was last, all have the same in the end */
     for (uint32_t k = 0; k < KEYS; k++) {
         char name[16];
