@@ -123,6 +123,7 @@ lar_error lar_engine_text_read(const lar_engine *e, lar_engine_text *out, lar_di
     }
     lar_buf_release(&source);
     if (error) lar_engine_text_release(out);
+    else *d = (lar_diag){0}; /* what an absent file left there would pass for the cause of a later error */
     return error;
 }
 
@@ -155,7 +156,8 @@ lar_engine_info lar_engine_info_of(const lar_engine *e) {
 lar_error lar_sequence_new(const lar_engine *e, uint32_t capacity, lar_sequence **out, lar_diag *d) {
     *out = NULL;
     if (capacity > e->config.context)
-        return lar_fail(LAR_LIMIT, d, "%u tokens; the model's context is %u", capacity, e->config.context);
+        return lar_fail(LAR_LIMIT, d, "%u tokens; the model's context is %u%s", capacity, e->config.context,
+                        lar_config_context_why(&e->config));
     lar_sequence *s = calloc(1, sizeof *s);
     if (!s) return LAR_NO_MEMORY;
     lar_error error = lar_latent_cache_new(&e->config, capacity, &s->cache, d);

@@ -48,5 +48,5 @@ lar_error lar_cpu_choose(const char *name, lar_cpu *path, lar_diag *d) {
         *path = (lar_cpu)i;
         return LAR_OK;
     }
-    return lar_fail(LAR_INVALID, d, "no path '%.40s'; choose auto, scalar, avx2 or avx512", name);
+    return lar_fail(LAR_INVALID, d, "no path '%.40s'; choose auto, scalar, avx2, avx512 or reference", name);
 }

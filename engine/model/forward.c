@@ -328,10 +328,7 @@ static lar_error check_part(const lar_forward *f, const lar_forward_part *part, 
                             part->wanted_from + part->count);
     if (end > f->c->context)
         return lar_fail(LAR_LIMIT, d, "%llu tokens; the model's context is %u%s", (unsigned long long)end,
-                        f->c->context,
-                        f->c->family == LAR_FAMILY_DEEPSEEK_V32 ? " (larder reads DeepSeek-V3.2 as far as its sparse "
-                                                                  "attention is dense)"
-                                                                : "");
+                        f->c->context, lar_config_context_why(f->c));
     if (end > lar_latent_cache_capacity(part->cache))
         return lar_fail(LAR_LIMIT, d, "%llu tokens; the sequence has room for %u", (unsigned long long)end,
                         lar_latent_cache_capacity(part->cache));

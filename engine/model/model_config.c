@@ -18,6 +18,11 @@ static const char *const family_names[] = {
 
 const char *lar_model_family_name(lar_model_family f) { return family_names[f]; }
 
+const char *lar_config_context_why(const lar_model_config *c) {
+    if (c->family != LAR_FAMILY_DEEPSEEK_V32) return "";
+    return " (larder reads DeepSeek-V3.2 as far as its sparse attention is dense)";
+}
+
 const char *lar_model_supported(void) {
     return "deepseek_v2, deepseek_v3, deepseek_v32 (2048 tokens), glm4_moe_lite; GGUF: deepseek2";
 }

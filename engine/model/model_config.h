@@ -69,6 +69,8 @@ static inline bool lar_config_is_moe(const lar_model_config *c, uint32_t layer) 
 
 /* "deepseek_v2", as config.json has it. */
 const char *lar_model_family_name(lar_model_family f);
+/* What to add to an error about the context: why it is shorter than the model's makers say, or nothing. */
+const char *lar_config_context_why(const lar_model_config *c);
 /* For messages: what is read, in one line. */
 const char *lar_model_supported(void);
 

@@ -255,7 +255,9 @@ lar_error lar_config_from_json(lar_model_config *c, lar_slice text, lar_diag *d)
     lar_json j;
     memset(c, 0, sizeof *c);
     lar_json_init(&j);
-    lar_error e = lar_json_parse(&j, text, &limits, d);
+    lar_diag why = {0};
+    lar_error e = lar_json_parse(&j, text, &limits, &why);
+    if (e) e = lar_fail(e, d, "config.json: %.200s", *why.text ? why.text : lar_error_text(e));
     if (!e) e = read_all(&(reader){.j = &j, .c = c, .d = d, .mscale = 1});
     lar_json_release(&j);
     return e;

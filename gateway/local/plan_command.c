@@ -201,10 +201,10 @@ static void note(lar_plan_story *s, const char *format, ...) {
     va_end(list);
 }
 
-static lar_error read_config(lar_plan_model *m, const char *path, lar_diag *d) {
+static lar_error read_config(lar_plan_model *m, const char *path, lar_file_kinds kinds, lar_diag *d) {
     lar_buf text;
     lar_buf_init(&text, 16u << 20);
-    lar_error e = lar_file_read(path, LAR_FILE_OR_STREAM, &text, d);
+    lar_error e = lar_file_read(path, kinds, &text, d);
     if (!e) e = lar_plan_model_from_config(m, lar_buf_slice(&text), d);
     lar_buf_release(&text);
     return e;
@@ -217,7 +217,7 @@ static lar_error read_folder(lar_plan_story *s, const char *path, lar_diag *d) {
     if (n < 0 || (size_t)n >= sizeof config) return lar_fail(LAR_LIMIT, d, "the path is too long");
     lar_diag why = *d;
     s->model = (lar_plan_model){0};
-    lar_error e = read_config(&s->model, config, d);
+    lar_error e = read_config(&s->model, config, LAR_FILE_REGULAR, d);
     if (!e) note(s, "the weights are estimated from config.json: %.160s", why.text);
     return e;
 }
@@ -226,7 +226,8 @@ static lar_error read_model(lar_plan_story *s, const char *path, lar_diag *d) {
     struct stat found;
     size_t len = strlen(path);
     bool folder = stat(path, &found) == 0 && S_ISDIR(found.st_mode);
-    if (!folder && (len < 5 || strcmp(path + len - 5, ".gguf") != 0)) return read_config(&s->model, path, d);
+    if (!folder && (len < 5 || strcmp(path + len - 5, ".gguf") != 0))
+        return read_config(&s->model, path, LAR_FILE_OR_STREAM, d);
     lar_model_files *f = NULL;
     lar_error e = lar_model_files_open(path, &f, d);
     if (!e) e = lar_plan_model_from_files(&s->model, f, d);

@@ -5,9 +5,11 @@
 #include "gateway/local/run_cases.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -143,6 +145,14 @@ typedef struct runner {
     lar_diag *d;
 } runner;
 
+static lar_error check_finite(const runner *r, const float *logits, uint64_t count) {
+    for (uint64_t i = 0; i < count; i++)
+        if (!isfinite(logits[i]))
+            return lar_fail(LAR_INVALID, r->d,
+                            "the model's logits are not finite: its weights are damaged, or an activation overflowed");
+    return LAR_OK;
+}
+
 /* `logits` (vocab): of the last token. */
 static lar_error continue_greedily(const runner *r, const lar_run_case *c, lar_sequence *s, float *logits) {
     uint32_t vocab = lar_engine_info_of(r->engine).vocab, first = 0;
@@ -153,6 +163,7 @@ static lar_error continue_greedily(const runner *r, const lar_run_case *c, lar_s
         ids[i] = best_of(logits, vocab, &margins[i]);
         if (i + 1 < c->greedy_count)
             e = lar_engine_step(r->engine, &(lar_engine_part){s, &ids[i], 1, &first, 1}, 1, logits, r->d);
+        if (!e) e = check_finite(r, logits, vocab);
     }
     if (!e) (void)fwrite(ids, sizeof *ids, c->greedy_count, r->out);
     if (!e) (void)fwrite(margins, sizeof *margins, c->greedy_count, r->out);
@@ -175,6 +186,7 @@ static lar_error run_case(const runner *r, const lar_run_case *c) {
         wanted[rows] = c->count - 1;
         lar_engine_part part = {s, c->ids, c->count, wanted, (uint32_t)rows + (c->greedy_count && !last_is_there)};
         e = lar_engine_step(r->engine, &part, 1, logits, r->d);
+        if (!e) e = check_finite(r, logits, part.wanted_count * vocab);
     }
     if (!e) (void)fwrite(logits, sizeof *logits, rows * vocab, r->out);
     float *last = last_is_there ? logits + (rows - 1) * vocab : logits + rows * vocab;
@@ -204,17 +216,27 @@ static lar_error write_all(const lar_run_cases *c, lar_engine *e, FILE *out, lar
     return error;
 }
 
-lar_error lar_run_cases_run(const lar_run_cases *c, lar_engine *e, const char *path, lar_diag *d) {
+/* A file appears whole or not at all; what is no file (a device, a FIFO) is written to and stays what it is. */
+static lar_error write_to(const lar_run_cases *c, lar_engine *e, const char *path, lar_diag *d) {
     char beside[PATH_BYTES];
-    int n = snprintf(beside, sizeof beside, "%s.new", path);
+    struct stat there;
+    bool is_stream = stat(path, &there) == 0 && !S_ISREG(there.st_mode);
+    int n = snprintf(beside, sizeof beside, "%s%s", path, is_stream ? "" : ".new");
     if (n < 0 || n >= PATH_BYTES) return lar_fail(LAR_INVALID, d, "the path of the output is too long");
     FILE *out = fopen(beside, "wb");
     if (!out) return lar_fail(LAR_IO, d, "%.200s: %s", beside, strerror(errno));
     lar_error error = write_all(c, e, out, d);
     bool failed = ferror(out) != 0;
     failed = fclose(out) != 0 || failed;
-    if (!error && (failed || rename(beside, path) != 0))
+    if (!error && (failed || (!is_stream && rename(beside, path) != 0)))
         error = lar_fail(LAR_IO, d, "%.200s could not be written: %s", path, strerror(errno));
-    if (error) (void)unlink(beside);
+    if (error && !is_stream) (void)unlink(beside);
+    return error;
+}
+
+lar_error lar_run_cases_run(const lar_run_cases *c, lar_engine *e, const char *path, lar_diag *d) {
+    char *target = realpath(path, NULL); /* behind a link; NULL: the file is not there yet */
+    lar_error error = write_to(c, e, target ? target : path, d);
+    free(target);
     return error;
 }

@@ -109,7 +109,7 @@ static lar_error show(void *user, const lar_output_event *event) {
     FILE *to = event->kind == LAR_OUTPUT_REASONING ? stderr : stdout;
     (void)fwrite(event->text.ptr, 1, event->text.len, to);
     (void)fflush(to);
-    if (ferror(stdout)) return LAR_IO;
+    if (ferror(stdout)) return lar_fail(LAR_IO, t->d, "the answer could not be written to standard output");
     return event->kind == LAR_OUTPUT_CONTENT ? lar_buf_add_slice(&t->answer, event->text) : LAR_OK;
 }
 
@@ -207,6 +207,7 @@ static lar_error turns(talk *t) {
         if (n) e = turn(t, lar_slice_of(line, (size_t)n));
     }
     free(line);
+    if (!e && ferror(stdin)) e = lar_fail(LAR_IO, t->d, "standard input could not be read");
     return e;
 }
 

@@ -77,6 +77,9 @@ lar_error lar_run_perplexity(lar_engine *engine, const lar_tokenizer *t, lar_sli
     if (!e && !(s.logits = malloc((size_t)PIECE * s.vocab * sizeof *s.logits))) e = LAR_NO_MEMORY;
     if (!e) e = score_text(&s, t, &ids, out->window, d);
     if (!e && !s.tokens) e = lar_fail(LAR_INVALID, d, "nothing to score: the text is too short");
+    if (!e && !isfinite(s.loss))
+        e = lar_fail(LAR_INVALID, d,
+                     "the model's logits are not finite: its weights are damaged, or an activation overflowed");
     if (!e) out->tokens = s.tokens, out->value = exp(s.loss / (double)s.tokens);
     free(s.logits);
     lar_sequence_free(s.sequence);

@@ -119,6 +119,18 @@ def check_terminal(model):
         assert text in told, (text, told)
 
 
+def check_streams(model):
+    """What cannot be written or read is said, with nothing of another cause."""
+    command = [model.larder, "run", "--model", model.folder, "--max-tokens", "4"]
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run([*command, "-p", "a"], stdout=full, stderr=subprocess.PIPE, timeout=300)
+    assert done.returncode == 1 and b"the answer could not be written" in done.stderr, done
+    folder = os.open(model.folder, os.O_RDONLY)
+    done = subprocess.run(command, stdin=folder, capture_output=True, timeout=300)
+    os.close(folder)
+    assert done.returncode == 1 and b"standard input could not be read" in done.stderr, done
+
+
 def check_refusals(model, golden):
     for arguments, says in [(("-p", "a", "--temperature", "-1"), "temperature is -1"),
                             (("-p", "a", "--temperature", "x"), "expected a number"),
@@ -158,6 +170,7 @@ def main():
         check_prefixes(model)
         check_template(model)
         check_terminal(model)
+        check_streams(model)
         check_refusals(model, f"{models}/v3-fp8")
     print("larder run with text: sampling, ends, shared prefixes, template, refusals")
 

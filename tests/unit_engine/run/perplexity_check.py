@@ -4,7 +4,9 @@
 usage: perplexity_check.py LARDER WRITE_MODEL TRAINED_MODEL
 """
 import json
+import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -69,6 +71,16 @@ def check_refusals(larder, model):
         assert got == code and says in out, (arguments, got, out)
 
 
+def check_damaged(larder, model, folder):
+    damaged = f"{folder}/damaged"
+    shutil.copytree(model, damaged)
+    with open(f"{damaged}/model.safetensors", "r+b") as handle:
+        handle.seek(-384, os.SEEK_END)  # the last norm
+        handle.write(b"\x7f" * 384)
+    code, out = run(larder, "--model", damaged, "--perplexity", "-", stdin=b"some words")
+    assert code == 1 and "not finite" in out, (code, out)
+
+
 def main():
     larder, write_model, model = sys.argv[1:]
     check_trained(larder, model)
@@ -76,6 +88,7 @@ def main():
     check_chat(larder, model)
     with tempfile.TemporaryDirectory() as folder:
         check_random(larder, write_model, folder)
+        check_damaged(larder, model, folder)
     print("larder run --perplexity: a trained model, a random one, and every refusal")
 
 

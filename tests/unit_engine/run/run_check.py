@@ -6,6 +6,8 @@ usage: run_check.py LARDER GOLDEN_MODELS
 import array
 import json
 import os
+import shutil
+import stat
 import struct
 import subprocess
 import sys
@@ -82,6 +84,55 @@ def check_refusals(larder, model, folder):
         assert code == 2 and says in err, (arguments, err)
 
 
+def check_output_kinds(larder, model, folder):
+    """A link keeps pointing at the file that is written; a FIFO or a device gets the bytes and stays what it is."""
+    case = '{"cases": [{"name": "a", "ids": [1, 2]}]}'
+    target, link, fifo = f"{folder}/target", f"{folder}/link", f"{folder}/fifo"
+    with open(target, "wb"):
+        os.symlink("target", link)
+    assert run(larder, "--model", model, "--ids", "-", "--logits", link, stdin=case) == (0, "")
+    assert os.path.islink(link) and load(target)["a.logits"][0] == [1, 320]
+    os.mkfifo(fifo)
+    with subprocess.Popen(["cat", fifo], stdout=subprocess.PIPE) as reader:
+        assert run(larder, "--model", model, "--ids", "-", "--logits", fifo, stdin=case) == (0, "")
+        got, _ = reader.communicate(timeout=60)
+    with open(target, "rb") as handle:
+        assert got == handle.read() and stat.S_ISFIFO(os.stat(fifo).st_mode)
+
+
+def check_damaged(larder, model, folder):
+    """Weights that overflow are an error, not an answer."""
+    damaged, out = f"{folder}/damaged", f"{folder}/out"
+    shutil.copytree(model, damaged)
+    with open(f"{damaged}/model.safetensors", "r+b") as handle:
+        handle.seek(-4096, os.SEEK_END)
+        handle.write(b"\x7f" * 4096)
+    code, err = run(larder, "--model", damaged, "--ids", f"{model}/cases.json", "--logits", out)
+    assert code == 1 and "logits are not finite" in err and not os.path.exists(out), (code, err)
+    with open(f"{damaged}/config.json", "w", encoding="utf-8") as handle:
+        handle.write("{")
+    code, err = run(larder, "--model", damaged, "--ids", f"{model}/cases.json", "--logits", out)
+    assert code == 1 and f"{damaged}: config.json: the JSON ends" in err, (code, err)
+    os.remove(f"{damaged}/config.json")
+    os.mkfifo(f"{damaged}/config.json")  # nothing will ever be written to it
+    done = subprocess.run([larder, "plan", "--model", damaged], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1 and "regular file" in done.stderr, done.stderr
+
+
+def check_v32(larder, model, folder):
+    """Beyond what larder computes of DeepSeek-V3.2 it says why."""
+    v32 = f"{folder}/v32"
+    shutil.copytree(model, v32)
+    with open(f"{v32}/config.json", encoding="utf-8") as handle:
+        config = json.load(handle)
+    config.update(model_type="deepseek_v32", max_position_embeddings=4096)
+    with open(f"{v32}/config.json", "w", encoding="utf-8") as handle:
+        json.dump(config, handle)
+    long = json.dumps({"cases": [{"name": "long", "ids": [1] * 2049}]})
+    code, err = run(larder, "--model", v32, "--ids", "-", "--logits", f"{folder}/out", stdin=long)
+    assert code == 1 and "the model's context is 2048 (larder reads DeepSeek-V3.2 as far as" in err, (code, err)
+
+
 def main():
     larder, models = sys.argv[1:]
     with tempfile.TemporaryDirectory() as folder:
@@ -89,6 +140,9 @@ def main():
         check_golden(larder, f"{models}/glm-flash-bf16", f"{folder}/logits")
         os.remove(f"{folder}/logits")
         check_refusals(larder, f"{models}/glm-flash-bf16", folder)
+        check_output_kinds(larder, f"{models}/glm-flash-bf16", folder)
+        check_damaged(larder, f"{models}/glm-flash-bf16", folder)
+        check_v32(larder, f"{models}/v3-fp8", folder)
     print("larder run: logits of a golden model, greedy ids, and every refusal")
 
 
