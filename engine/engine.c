@@ -13,6 +13,7 @@
 #include "engine/compute/panel_matmul.h"
 #include "engine/compute/workers.h"
 #include "engine/model/forward.h"
+#include "engine/model/latent_row.h"
 #include "engine/model/model_text.h"
 
 enum { PARTS = 64 /* of one pass */ };
@@ -25,6 +26,7 @@ struct lar_engine {
     lar_workers *workers;
     const lar_kernels *kernels;
     uint32_t tokens_max;
+    lar_kv kv;
 };
 
 struct lar_sequence {
@@ -59,6 +61,7 @@ static lar_error open_all(lar_engine *n, const lar_engine_options *o, lar_diag *
                              .progress = o->progress,
                              .context = o->context};
     if (!e) e = lar_weights_load(&n->weights, &n->config, n->files, &w, d);
+    n->kv = o->kv;
     n->tokens_max = o->tokens_max ? o->tokens_max : LAR_ENGINE_PASS_TOKENS;
     if (!e && n->tokens_max > n->config.context) n->tokens_max = n->config.context;
     lar_forward_options f = {.tokens_max = n->tokens_max, .logits_max = n->tokens_max, .workers = n->workers};
@@ -149,7 +152,8 @@ lar_engine_info lar_engine_info_of(const lar_engine *e) {
         .packed_bytes = e->weights.packed_bytes + e->weights.arena.used,
         .scratch_bytes = s.bytes,
         .scratch_peak = s.peak,
-        .token_bytes = (uint64_t)c->layers * (c->rank + c->rope.dims) * sizeof(float),
+        .token_bytes = c->layers * lar_latent_row_bytes(&(lar_latent_row){e->kv, c->rank, c->rope.dims}),
+        .kv = e->kv,
     };
 }
 
@@ -160,7 +164,7 @@ lar_error lar_sequence_new(const lar_engine *e, uint32_t capacity, lar_sequence 
                         lar_config_context_why(&e->config));
     lar_sequence *s = calloc(1, sizeof *s);
     if (!s) return LAR_NO_MEMORY;
-    lar_error error = lar_latent_cache_new(&e->config, capacity, &s->cache, d);
+    lar_error error = lar_latent_cache_new(&e->config, capacity, e->kv, &s->cache, d);
     if (error) return free(s), error;
     *out = s;
     return LAR_OK;

@@ -15,6 +15,7 @@
 #define LARDER_ENGINE_ENGINE_H
 
 #include "engine/compute/matmul.h"
+#include "engine/files/kv_format.h"
 #include "engine/model/model_generation.h"
 #include "engine/text/output_stream.h"
 #include "engine/text/template.h"
@@ -32,6 +33,7 @@ typedef struct lar_engine_options {
      * readable ones. All but the reference give the same bits. */
     const char *cpu;
     lar_activations activations; /* how x is rounded before products; the router and latents are in float32 always */
+    lar_kv kv;                   /* how sequences keep latents between passes; 0: LAR_KV_F32 */
     void (*progress)(void *context, uint32_t done, uint32_t total); /* while weights are prepared; NULL: none */
     void *context;
 } lar_engine_options;
@@ -52,6 +54,7 @@ typedef struct lar_engine_info {
     uint64_t scratch_bytes; /* of a pass */
     uint64_t scratch_peak;  /* what no plan could go below */
     uint64_t token_bytes;   /* that a sequence keeps for one token */
+    lar_kv kv;              /* how it keeps them */
 } lar_engine_info;
 lar_engine_info lar_engine_info_of(const lar_engine *e);
 
@@ -69,7 +72,8 @@ typedef struct lar_engine_text {
 LAR_MUST_USE lar_error lar_engine_text_read(const lar_engine *e, lar_engine_text *out, lar_diag *d);
 void lar_engine_text_release(lar_engine_text *t);
 
-/* Room for `capacity` tokens (at most the model's context), taken now. NO_MEMORY; LIMIT: over the context. */
+/* Room for `capacity` tokens (at most the model's context) in the engine's format, taken now. NO_MEMORY; LIMIT: over
+ * the context. */
 LAR_MUST_USE lar_error lar_sequence_new(const lar_engine *e, uint32_t capacity, lar_sequence **out, lar_diag *d);
 void lar_sequence_free(lar_sequence *s); /* NULL: nothing happens */
 uint32_t lar_sequence_length(const lar_sequence *s);

@@ -1,9 +1,12 @@
-/* Narrow floats of model files as float32, exactly: every one of their values is a float32.
+/* Narrow floats as float32, exactly: every one of their values is a float32. And float32 as narrow floats: the nearest,
+ * of two as near the one whose last bit is 0; what is beyond the largest becomes the largest, so that a finite number
+ * stays one. NaN stays NaN; an infinity stays one in binary16 and bfloat16 and becomes NaN in E4M3.
  * Sources: IEEE 754 binary16; bfloat16 is the upper half of binary32; E4M3 as in "FP8 Formats for Deep Learning"
  * (arXiv 2209.05433): no infinities, S.1111.111 is NaN, the largest value is 448. */
 #ifndef LARDER_ENGINE_FLOAT_BITS_H
 #define LARDER_ENGINE_FLOAT_BITS_H
 
+#include <math.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -35,6 +38,36 @@ static inline float lar_e4m3_float(uint8_t b) {
     if (exponent) return lar_bits_float(sign | (exponent + 120) << 23 | fraction << 20);
     float f = (float)fraction * 0x1p-9f;
     return sign ? -f : f;
+}
+
+/* `bits` without its sign, less its lowest `n` bits, rounded. */
+static inline uint32_t lar_round_bits(uint32_t bits, int n) {
+    return (bits + ((1u << (n - 1)) - 1) + (bits >> n & 1u)) >> n;
+}
+
+static inline uint16_t lar_float_bf16(float f) {
+    uint32_t bits = lar_float_bits(f), sign = bits >> 16 & 0x8000u, most = bits & 0x7fffffffu;
+    if (most >= 0x7f800000u) return (uint16_t)(sign | (most > 0x7f800000u ? 0x7fc0u : 0x7f80u));
+    uint32_t rounded = lar_round_bits(most, 16);
+    return (uint16_t)(sign | (rounded < 0x7f80u ? rounded : 0x7f7fu));
+}
+
+static inline uint16_t lar_float_f16(float f) {
+    uint32_t bits = lar_float_bits(f), sign = bits >> 16 & 0x8000u, most = bits & 0x7fffffffu;
+    if (most >= 0x7f800000u) return (uint16_t)(sign | (most > 0x7f800000u ? 0x7e00u : 0x7c00u));
+    if (most < 0x38800000u) /* subnormal in 16 bits: a multiple of 2^-24 */
+        return (uint16_t)(sign | (uint32_t)rintf(lar_bits_float(most) * 0x1p24f));
+    uint32_t rounded = lar_round_bits(most, 13) - (112u << 10);
+    return (uint16_t)(sign | (rounded < 0x7c00u ? rounded : 0x7bffu));
+}
+
+static inline uint8_t lar_float_e4m3(float f) {
+    uint32_t bits = lar_float_bits(f), sign = bits >> 24 & 0x80u, most = bits & 0x7fffffffu;
+    if (most >= 0x7f800000u) return (uint8_t)(sign | 0x7fu);
+    if (most < 0x3c800000u) /* subnormal: a multiple of 2^-9 */
+        return (uint8_t)(sign | (uint32_t)rintf(lar_bits_float(most) * 0x1p9f));
+    uint32_t rounded = lar_round_bits(most, 20) - (120u << 3);
+    return (uint8_t)(sign | (rounded < 0x7fu ? rounded : 0x7eu));
 }
 
 /* Little-endian numbers at any address: tensors are aligned by promise of no format. */

@@ -2,13 +2,14 @@
  * and what to change if not. Pure sums over a few numbers; nothing is loaded.
  *
  * Bytes a token: attention by heads (MHA, GQA) layers x (key + value) x KV heads x head dim x bytes of a value; latent
- * attention (MLA) layers x (rank + rotated part) x bytes, with the scales and pages of plan_kv.def.
+ * attention (MLA) layers x (rank + rotated part) x bytes, with the scales and pages of kv_format.def.
  * Order of use: a model from one of the three readers, or fields filled in by hand; lar_plan_model_finish;
  * lar_plan_compute; lar_plan_most_* and lar_plan_changes. */
 #ifndef LARDER_ENGINE_PLAN_H
 #define LARDER_ENGINE_PLAN_H
 
 #include "base/slice.h"
+#include "engine/files/kv_format.h"
 #include "engine/files/model_files.h"
 
 typedef enum lar_plan_field {
@@ -17,20 +18,6 @@ typedef enum lar_plan_field {
 #undef LAR_PLAN_FIELD
     LAR_PLAN_FIELD_COUNT
 } lar_plan_field;
-
-typedef enum lar_plan_kv {
-#define LAR_PLAN_KV(id, name, value, group, scale, page, text) LAR_PLAN_KV_##id,
-#include "engine/plan/plan_kv.def"
-#undef LAR_PLAN_KV
-    LAR_PLAN_KV_COUNT
-} lar_plan_kv;
-
-typedef struct lar_plan_kv_info {
-    const char *name;
-    uint32_t value_bytes, group, scale_bytes, page_tokens;
-    const char *text;
-} lar_plan_kv_info;
-const lar_plan_kv_info *lar_plan_kv_info_of(lar_plan_kv kv);
 
 typedef struct lar_plan_field_info {
     uint64_t most;
@@ -73,7 +60,7 @@ LAR_MUST_USE lar_error lar_plan_model_finish(lar_plan_model *m, lar_diag *d);
 typedef struct lar_plan_request {
     uint64_t context;   /* tokens of one request, prompt and answer; 1 to 2^30 */
     uint64_t sequences; /* at the same time; 1 to 2^20 */
-    lar_plan_kv kv;
+    lar_kv kv;
     bool requantised; /* weights in the type `weights`, not as they are stored */
     lar_dtype weights;
     uint64_t memory, reserve; /* bytes of the machine, and how many of them to keep free */

@@ -5,15 +5,7 @@
  * Not here: where the numbers come from (plan_config.c, plan_files.c), what to change (plan_fit.c). */
 #include "engine/plan/plan.h"
 
-static const lar_plan_kv_info kv_infos[] = {
-#define LAR_PLAN_KV(id, name, value, group, scale, page, text) {name, value, group, scale, page, text},
-#include "engine/plan/plan_kv.def"
-#undef LAR_PLAN_KV
-};
-
 static const uint64_t top = 1ull << 62;
-
-const lar_plan_kv_info *lar_plan_kv_info_of(lar_plan_kv kv) { return &kv_infos[kv]; }
 
 static uint64_t add(uint64_t a, uint64_t b) { return a >= top || b >= top - a ? top : a + b; }
 
@@ -24,23 +16,21 @@ static uint64_t up(uint64_t value, uint64_t unit) { return value / unit + (value
 static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
 /* Bytes of `values` values in a row, with the scales they need. */
-static uint64_t row_bytes(const lar_plan_kv_info *kv, uint64_t values) {
+static uint64_t row_bytes(const lar_kv_info *kv, uint64_t values) {
     return values * kv->value_bytes + (kv->group ? up(values, kv->group) * kv->scale_bytes : 0);
 }
 
 /* One token in one layer. */
-static uint64_t layer_bytes(const lar_plan_model *m, const lar_plan_kv_info *kv) {
+static uint64_t layer_bytes(const lar_plan_model *m, const lar_kv_info *kv) {
     const uint64_t *f = m->field;
     if (m->latent) return row_bytes(kv, f[LAR_PLAN_RANK]) + f[LAR_PLAN_ROPE] * (kv->group ? 2 : kv->value_bytes);
     return f[LAR_PLAN_KV_HEADS] * (row_bytes(kv, f[LAR_PLAN_HEAD_DIM]) + row_bytes(kv, f[LAR_PLAN_VALUE_DIM]));
 }
 
-static uint64_t pages(uint64_t tokens, const lar_plan_kv_info *kv) {
-    return up(tokens, kv->page_tokens) * kv->page_tokens;
-}
+static uint64_t pages(uint64_t tokens, const lar_kv_info *kv) { return up(tokens, kv->page_tokens) * kv->page_tokens; }
 
 static uint64_t request_bytes(const lar_plan_model *m, const lar_plan_request *r, uint64_t layer) {
-    const lar_plan_kv_info *kv = lar_plan_kv_info_of(r->kv);
+    const lar_kv_info *kv = lar_kv_info_of(r->kv);
     uint64_t whole = m->field[LAR_PLAN_LAYERS] - m->layers_stateless - m->layers_windowed;
     uint64_t window = least(r->context, m->field[LAR_PLAN_WINDOW]);
     return add(times(times(layer, whole), pages(r->context, kv)),
@@ -88,7 +78,7 @@ lar_error lar_plan_compute(const lar_plan_model *m, const lar_plan_request *r, l
         return lar_fail(LAR_INVALID, d, "nothing is left of the memory: %llu bytes, of which %llu are to stay free",
                         (unsigned long long)r->memory, (unsigned long long)r->reserve);
     out->budget = r->memory - r->reserve;
-    out->layer = layer_bytes(m, lar_plan_kv_info_of(r->kv));
+    out->layer = layer_bytes(m, lar_kv_info_of(r->kv));
     out->token = times(out->layer, m->field[LAR_PLAN_LAYERS] - m->layers_stateless);
     out->request = request_bytes(m, r, out->layer);
     out->all = times(out->request, r->sequences);

@@ -58,7 +58,7 @@ static int bad(const char *format, const char *what) {
 
 static int unknown(const char *name) {
     static const char *const all[] = {"--model", "--prompt",  "--decode",      "--rounds", "--csv",
-                                      "--cpu",   "--threads", "--activations", "--help"};
+                                      "--cpu",   "--threads", "--activations", "--kv",     "--help"};
     lar_nearest n;
     lar_nearest_init(&n, lar_slice_cstr(name));
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) lar_nearest_offer(&n, lar_slice_cstr(all[i]));
@@ -191,10 +191,12 @@ static void report(const bench *b) {
     const lar_engine_info *i = &b->info;
     if (b->o->csv) (void)printf("round,prefill_tokens_s,decode_tokens_s,decode_gb_s,read_gb_s,share\n");
     else
-        (void)printf("%s, %u layers; %s kernels, %u thread%s; %.1f MB of weights a token; prompt of %u, decode of %u\n"
-                     "round   prefill t/s  decode t/s decode GB/s   read GB/s     share\n",
-                     i->family, i->layers, i->kernels, i->threads, i->threads == 1 ? "" : "s",
-                     (double)i->active_bytes / 1e6, b->o->prompt_tokens, b->o->decode_tokens);
+        (void)printf(
+            "%s, %u layers; %s kernels, %u thread%s; %.1f MB of weights a token; prompt of %u, decode of %u, latents "
+            "in %s\n"
+            "round   prefill t/s  decode t/s decode GB/s   read GB/s     share\n",
+            i->family, i->layers, i->kernels, i->threads, i->threads == 1 ? "" : "s", (double)i->active_bytes / 1e6,
+            b->o->prompt_tokens, b->o->decode_tokens, lar_kv_info_of(i->kv)->name);
     for (uint32_t k = 0; k < b->o->round_count; k++) {
         char name[12];
         (void)snprintf(name, sizeof name, "%u", k + 1);

@@ -51,7 +51,7 @@ typedef struct options {
     uint64_t field[LAR_PLAN_FIELD_COUNT]; /* given by hand; 0: not */
     uint64_t parameters, context, sequences, memory, reserve;
     const preset *preset;
-    lar_plan_kv kv;
+    lar_kv kv;
     bool requantised, json;
     lar_dtype weights;
 } options;
@@ -101,11 +101,7 @@ static int take_count(const char *name, const char *value, uint64_t most, uint64
 }
 
 static int take_kv(options *o, const char *value) {
-    for (int i = 0; i < LAR_PLAN_KV_COUNT; i++) {
-        if (strcmp(value, lar_plan_kv_info_of((lar_plan_kv)i)->name) != 0) continue;
-        o->kv = (lar_plan_kv)i;
-        return -1;
-    }
+    if (lar_kv_named(value, &o->kv)) return -1;
     return refuse("--kv", value, "f32, f16, bf16, int8, fp8 or int8-128");
 }
 
@@ -296,7 +292,7 @@ static lar_error tell(lar_plan_story *s, const options *o, lar_diag *d) {
 }
 
 int lar_command_plan(int argc, char **argv) {
-    options o = {.kv = LAR_PLAN_KV_F16};
+    options o = {.kv = LAR_KV_F16};
     int rc = parse(&o, argc, argv);
     if (rc >= 0) return rc;
     lar_plan_story *s = calloc(1, sizeof *s);

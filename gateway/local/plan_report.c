@@ -37,8 +37,7 @@ const char *lar_plan_change_options(const lar_plan_change *c, char out[LAR_PLAN_
     if (c->what & LAR_PLAN_CHANGE_SEQUENCES)
         n += (size_t)snprintf(out + n, max - n, " --sequences %" PRIu64, r->sequences);
     if (c->what & LAR_PLAN_CHANGE_CONTEXT) n += (size_t)snprintf(out + n, max - n, " --context %" PRIu64, r->context);
-    if (c->what & LAR_PLAN_CHANGE_KV)
-        n += (size_t)snprintf(out + n, max - n, " --kv %s", lar_plan_kv_info_of(r->kv)->name);
+    if (c->what & LAR_PLAN_CHANGE_KV) n += (size_t)snprintf(out + n, max - n, " --kv %s", lar_kv_info_of(r->kv)->name);
     if (c->what & LAR_PLAN_CHANGE_WEIGHTS)
         n += (size_t)snprintf(out + n, max - n, " --weights %s", lar_plan_weights_name(r->weights, type));
     if (c->what & LAR_PLAN_CHANGE_MEMORY)
@@ -78,7 +77,7 @@ static void print_weights(const lar_plan_story *s, FILE *to) {
 }
 
 static void print_cache(const lar_plan_story *s, FILE *to) {
-    const lar_plan_kv_info *kv = lar_plan_kv_info_of(s->request.kv);
+    const lar_kv_info *kv = lar_kv_info_of(s->request.kv);
     char size[SIZE_BYTES];
     (void)fprintf(to, "a token   %-10" PRIu64 "  bytes: %" PRIu64 " layers x %" PRIu64 ", %s (%s)%s\n", s->plan.token,
                   s->model.field[LAR_PLAN_LAYERS] - s->model.layers_stateless, s->plan.layer, kv->name, kv->text,

@@ -43,7 +43,7 @@ static bool put_weights(cJSON *root, const lar_plan_story *s) {
 }
 
 static bool put_cache(cJSON *root, const lar_plan_story *s) {
-    const lar_plan_kv_info *kv = lar_plan_kv_info_of(s->request.kv);
+    const lar_kv_info *kv = lar_kv_info_of(s->request.kv);
     cJSON *to = cJSON_AddObjectToObject(root, "cache");
     return to && cJSON_AddStringToObject(to, "format", kv->name) && put(to, "tokens_per_page", kv->page_tokens) &&
            put(to, "bytes_per_token_and_layer", s->plan.layer) && put(to, "bytes_per_token", s->plan.token) &&

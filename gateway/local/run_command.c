@@ -25,7 +25,7 @@ enum { OK, FAILED, USAGE, CONTEXT_TOKENS = 4096, TEXT_BYTES_MAX = 1 << 28 };
 
 static const char usage[] =
     "usage: larder run --model PATH [-p TEXT] [options]\n"
-    "       larder run --model PATH --ids CASES.json --logits OUT.safetensors\n"
+    "       larder run --model PATH --ids CASES.json --logits OUT.safetensors [--kv FORMAT]\n"
     "       larder run --model PATH --perplexity TEXT\n"
     "Runs a model of the DeepSeek family on this machine. PATH is a Hugging Face folder or FILE.gguf. Answers go to\n"
     "standard output as they come, reasoning to standard error.\n"
@@ -79,6 +79,7 @@ static const option all[] = {
     {"--threads", AT(compute.threads)},
     {"--cpu", AT(compute.cpu)},
     {"--activations", AT(compute.activations)},
+    {"--kv", AT(compute.kv)},
 };
 enum { OPTIONS = sizeof all / sizeof *all };
 
@@ -274,9 +275,10 @@ static void describe(const lar_engine *engine) {
     if (!isatty(STDERR_FILENO)) return;
     (void)fprintf(stderr,
                   "[%s, %u layers, context %u; kernels %s, %u threads; %.1f MiB of weights beside the files, scratch "
-                  "%.1f MiB of which %.1f are in use at most, %.1f KiB a token]\n",
+                  "%.1f MiB of which %.1f are in use at most, %.1f KiB a token in %s]\n",
                   i.family, i.layers, i.context, i.kernels, i.threads, (double)i.packed_bytes / MIB,
-                  (double)i.scratch_bytes / MIB, (double)i.scratch_peak / MIB, (double)i.token_bytes / KIB);
+                  (double)i.scratch_bytes / MIB, (double)i.scratch_peak / MIB, (double)i.token_bytes / KIB,
+                  lar_kv_info_of(i.kv)->name);
 }
 
 static int run_text(const options *o, lar_engine_options *how) {

@@ -4,7 +4,7 @@
 #include "engine/plan/plan.h"
 #include "tests/fuzz/fuzz.h"
 
-static void check_plan(const lar_plan_model *m, lar_plan_kv kv) {
+static void check_plan(const lar_plan_model *m, lar_kv kv) {
     lar_plan_request r = {.context = 5000, .sequences = 3, .kv = kv, .memory = 16ull << 30, .reserve = 2ull << 30};
     lar_plan p, more;
     lar_diag d = {0};
@@ -32,6 +32,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         /* What is derived may pass its own maximum, never the product of two. */
         FUZZ_CHECK(m.field[f] <= 1ull << 33);
     }
-    for (int kv = 0; !e && kv < LAR_PLAN_KV_COUNT; kv++) check_plan(&m, (lar_plan_kv)kv);
+    for (int kv = 0; !e && kv < LAR_KV_COUNT; kv++) check_plan(&m, (lar_kv)kv);
     return 0;
 }

@@ -126,7 +126,7 @@ float *golden_logits(const golden *g, const golden_case *c, golden_run how) {
     lar_forward_options o = {.tokens_max = chunk, .logits_max = chunk, .form = how.form};
     float *logits = malloc((size_t)c->position_count * g->config.vocab * sizeof *logits);
     must(lar_forward_new(&g->config, &g->weights, &o, &f, &d), &d);
-    must(lar_latent_cache_new(&g->config, c->count, &k, &d), &d);
+    must(lar_latent_cache_new(&g->config, c->count, g->kv, &k, &d), &d);
     for (uint32_t from = 0; from < c->count; from += chunk) {
         uint32_t wanted[8];
         lar_forward_part p = {k, c->ids + from, chunk < c->count - from ? chunk : c->count - from, wanted, 0, 0};

@@ -23,6 +23,7 @@ typedef struct golden {
     lar_weights weights;
     golden_case cases[GOLDEN_CASES_MAX];
     uint32_t case_count;
+    lar_kv kv; /* in which golden_logits keeps latents; LAR_KV_F32 after golden_open */
 } golden;
 
 typedef struct golden_run {

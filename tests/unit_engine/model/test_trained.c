@@ -87,7 +87,7 @@ static void answer_is_the_same(void **state) {
     float *logits = malloc(t.g.config.vocab * sizeof *logits);
     lar_forward_options o = {.tokens_max = c->count, .logits_max = 1};
     assert_int_equal(lar_forward_new(&t.g.config, &t.g.weights, &o, &f, &d), LAR_OK);
-    assert_int_equal(lar_latent_cache_new(&t.g.config, c->count + c->continuation_count, &k, &d), LAR_OK);
+    assert_int_equal(lar_latent_cache_new(&t.g.config, c->count + c->continuation_count, LAR_KV_F32, &k, &d), LAR_OK);
     golden_feed(f, k, c->ids, c->count, logits);
     for (uint32_t i = 0; i < c->continuation_count; i++) {
         uint32_t best = 0;
@@ -198,7 +198,7 @@ static double window_loss(const trained *t, lar_forward *f, const uint32_t *ids,
     double sum = 0;
     memcpy(in + 1, ids, (WINDOW - 2) * sizeof *in);
     for (uint32_t i = 0; i < WINDOW - 1; i++) wanted[i] = i;
-    assert_int_equal(lar_latent_cache_new(&t->g.config, WINDOW, &k, &d), LAR_OK);
+    assert_int_equal(lar_latent_cache_new(&t->g.config, WINDOW, t->g.kv, &k, &d), LAR_OK);
     lar_forward_part part = {k, in, WINDOW - 1, wanted, WINDOW - 1, 0};
     assert_int_equal(lar_forward_run(f, &part, 1, logits, &d), LAR_OK);
     for (uint32_t i = 0; i < WINDOW - 1; i++)
@@ -221,7 +221,7 @@ static double expected_perplexity(const trained *t, uint32_t tokens) {
 }
 
 /* The first windows of held_out.txt, each begun by BOS, all of their tokens scored: as tests/train/reference.py. */
-static void measure(uint32_t windows, const lar_kernels *kernels, lar_activations activations, measured *m) {
+static void measure(uint32_t windows, const lar_kernels *kernels, lar_activations activations, lar_kv kv, measured *m) {
     trained t;
     lar_diag d = {0};
     lar_ids ids;
@@ -229,6 +229,7 @@ static void measure(uint32_t windows, const lar_kernels *kernels, lar_activation
     double sum = 0;
     memset(m, 0, sizeof *m);
     open_model(&t, kernels, activations);
+    t.g.kv = kv;
     lar_ids_init(&ids, TEXT_MAX);
     assert_int_equal(lar_tokenizer_encode_plain(t.tokenizer, lar_buf_slice(&t.held_out), &ids, &d), LAR_OK);
     assert_true(ids.count > windows * (WINDOW - 1));
@@ -269,10 +270,24 @@ static void perplexity_holds_on_every_path_and_every_expert_has_work(void **stat
                 {"INT8 activations", WINDOWS, fast, LAR_ACTIVATIONS_INT8, 0.02}};
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
         measured m;
-        measure(ways[i].windows, ways[i].kernels, ways[i].activations, &m);
+        measure(ways[i].windows, ways[i].kernels, ways[i].activations, LAR_KV_F32, &m);
         print_message("%s: perplexity %.3f, expected %.3f\n", ways[i].name, m.perplexity, m.expected);
         assert_true(fabs(m.perplexity / m.expected - 1) < ways[i].most);
         check_loads(&m, ways[i].windows);
+    }
+}
+
+/* How latents are kept, one window each: nearly free in 16 bit, and coarser with fewer. */
+static void perplexity_holds_in_every_format(void **state) {
+    (void)state;
+    static const double most[LAR_KV_COUNT] = {[LAR_KV_F32] = 1e-4,  [LAR_KV_F16] = 5e-4, [LAR_KV_BF16] = 3e-3,
+                                              [LAR_KV_INT8] = 3e-3, [LAR_KV_FP8] = 0.01, [LAR_KV_INT8_128] = 5e-3};
+    for (int kv = 0; kv < LAR_KV_COUNT; kv++) {
+        measured m;
+        measure(1, lar_kernels_panels(lar_cpu_best()), LAR_ACTIVATIONS_F32, (lar_kv)kv, &m);
+        print_message("latents in %s: perplexity %.4f, expected %.4f\n", lar_kv_info_of((lar_kv)kv)->name, m.perplexity,
+                      m.expected);
+        assert_true(fabs(m.perplexity / m.expected - 1) < most[kv]);
     }
 }
 
@@ -283,6 +298,7 @@ int main(void) {
         cmocka_unit_test(tokens_are_those_of_the_training_program),
         cmocka_unit_test(chat_is_that_of_the_training_program),
         cmocka_unit_test(perplexity_holds_on_every_path_and_every_expert_has_work),
+        cmocka_unit_test(perplexity_holds_in_every_format),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

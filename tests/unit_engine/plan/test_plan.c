@@ -30,7 +30,7 @@ static lar_plan_model latent(uint64_t layers, uint64_t rank, uint64_t rope) {
     return m;
 }
 
-static lar_plan_request ask(uint64_t context, uint64_t sequences, lar_plan_kv kv) {
+static lar_plan_request ask(uint64_t context, uint64_t sequences, lar_kv kv) {
     return (lar_plan_request){.context = context,
                               .sequences = sequences,
                               .kv = kv,
@@ -49,10 +49,10 @@ static lar_plan plan(const lar_plan_model *m, lar_plan_request r) {
 static void known_sizes(void **state) {
     (void)state;
     lar_plan_model gqa = heads(32, 8, 128), mla = latent(48, 512, 64);
-    lar_plan p = plan(&gqa, ask(8192, 1, LAR_PLAN_KV_F16));
+    lar_plan p = plan(&gqa, ask(8192, 1, LAR_KV_F16));
     assert_int_equal(p.token, 131072);
     assert_int_equal(p.request, gib);
-    p = plan(&mla, ask(8192, 8, LAR_PLAN_KV_F16));
+    p = plan(&mla, ask(8192, 8, LAR_KV_F16));
     assert_int_equal(p.token, 55296);
     assert_int_equal(p.request, 432 * mib);
     assert_int_equal(p.all, 3456 * mib);
@@ -61,19 +61,18 @@ static void known_sizes(void **state) {
 /* Bytes a token and layer of latent 512 + 64, by format: section 3 of the engine's report. */
 static void formats(void **state) {
     (void)state;
-    static const uint64_t want[] = {[LAR_PLAN_KV_F32] = 2304, [LAR_PLAN_KV_F16] = 1152, [LAR_PLAN_KV_BF16] = 1152,
-                                    [LAR_PLAN_KV_FP8] = 656,  [LAR_PLAN_KV_INT8] = 672, [LAR_PLAN_KV_INT8_128] = 648};
+    static const uint64_t want[] = {[LAR_KV_F32] = 2304, [LAR_KV_F16] = 1152, [LAR_KV_BF16] = 1152,
+                                    [LAR_KV_FP8] = 656,  [LAR_KV_INT8] = 672, [LAR_KV_INT8_128] = 648};
     lar_plan_model m = latent(27, 512, 64);
-    for (int kv = 0; kv < LAR_PLAN_KV_COUNT; kv++)
-        assert_int_equal(plan(&m, ask(64, 1, (lar_plan_kv)kv)).layer, want[kv]);
+    for (int kv = 0; kv < LAR_KV_COUNT; kv++) assert_int_equal(plan(&m, ask(64, 1, (lar_kv)kv)).layer, want[kv]);
     /* A page of V2-Lite is 1.13 MB; one token more than a page takes two. */
-    assert_int_equal(plan(&m, ask(64, 1, LAR_PLAN_KV_FP8)).request, 64 * 656 * 27);
-    assert_int_equal(plan(&m, ask(65, 1, LAR_PLAN_KV_FP8)).request, 2 * 64 * 656 * 27);
-    assert_int_equal(plan(&m, ask(1, 1, LAR_PLAN_KV_FP8)).request, 64 * 656 * 27);
-    assert_int_equal(plan(&m, ask(65, 1, LAR_PLAN_KV_F16)).request, 65 * 1152 * 27);
+    assert_int_equal(plan(&m, ask(64, 1, LAR_KV_FP8)).request, 64 * 656 * 27);
+    assert_int_equal(plan(&m, ask(65, 1, LAR_KV_FP8)).request, 2 * 64 * 656 * 27);
+    assert_int_equal(plan(&m, ask(1, 1, LAR_KV_FP8)).request, 64 * 656 * 27);
+    assert_int_equal(plan(&m, ask(65, 1, LAR_KV_F16)).request, 65 * 1152 * 27);
     /* By heads every head's row has its scales, an edge tile a whole one: 80 values, 3 scales of 2 bytes. */
     lar_plan_model odd = heads(1, 2, 80);
-    assert_int_equal(plan(&odd, ask(64, 1, LAR_PLAN_KV_INT8)).layer, 2 * 2 * (80 + 3 * 2));
+    assert_int_equal(plan(&odd, ask(64, 1, LAR_KV_INT8)).layer, 2 * 2 * (80 + 3 * 2));
 }
 
 static void windows(void **state) {
@@ -82,10 +81,10 @@ static void windows(void **state) {
     m.layers_windowed = 4;
     m.layers_stateless = 1;
     m.field[LAR_PLAN_WINDOW] = 1024;
-    lar_plan p = plan(&m, ask(8192, 1, LAR_PLAN_KV_F16));
+    lar_plan p = plan(&m, ask(8192, 1, LAR_KV_F16));
     assert_int_equal(p.request, 1024 * (8192 + 4 * 1024));
     assert_int_equal(p.token, 5 * 1024);
-    p = plan(&m, ask(512, 1, LAR_PLAN_KV_F16));
+    p = plan(&m, ask(512, 1, LAR_KV_F16));
     assert_int_equal(p.request, 1024 * 5 * 512);
 }
 
@@ -100,7 +99,7 @@ static void reserve(void **state) {
 static void verdicts(void **state) {
     (void)state;
     lar_plan_model m = heads(1, 1, 256); /* 1024 bytes a token */
-    lar_plan_request r = ask(1024, 1, LAR_PLAN_KV_F16);
+    lar_plan_request r = ask(1024, 1, LAR_KV_F16);
     r.memory = 200 * mib;
     r.reserve = 100 * mib;
     static const struct {
@@ -132,7 +131,7 @@ static void advice(void **state) {
     m.parameters = 15700000000;
     m.stored = LAR_DTYPE_BF16;
     m.field[LAR_PLAN_CONTEXT] = 163840;
-    lar_plan_request r = ask(65536, 16, LAR_PLAN_KV_F16);
+    lar_plan_request r = ask(65536, 16, LAR_KV_F16);
     lar_plan_change c[LAR_PLAN_CHANGES_MAX];
     uint32_t n = lar_plan_changes(&m, &r, c);
     const lar_plan_change *fewer = change_of(c, n, LAR_PLAN_CHANGE_SEQUENCES),
@@ -154,7 +153,7 @@ static void advice(void **state) {
     more.context += 64;
     assert_int_equal(plan(&m, more).verdict, LAR_PLAN_OVER);
     /* The least loss that suffices. */
-    assert_int_equal(kv->request.kv, LAR_PLAN_KV_INT8);
+    assert_int_equal(kv->request.kv, LAR_KV_INT8);
     assert_int_equal(weights->request.weights, LAR_DTYPE_Q8_0);
     assert_int_equal(lar_plan_changes(&m, &fewer->request, c), 0);
 }
@@ -165,7 +164,7 @@ static void last_resort(void **state) {
     lar_plan_model m = latent(27, 512, 64);
     m.parameters = 60000000000;
     m.stored = LAR_DTYPE_BF16;
-    lar_plan_request r = ask(131072, 16, LAR_PLAN_KV_F16);
+    lar_plan_request r = ask(131072, 16, LAR_KV_F16);
     lar_plan_change c[LAR_PLAN_CHANGES_MAX];
     assert_int_equal(lar_plan_changes(&m, &r, c), 2);
     assert_int_equal(c[0].what, LAR_PLAN_CHANGE_KV | LAR_PLAN_CHANGE_WEIGHTS | LAR_PLAN_CHANGE_SEQUENCES);
@@ -180,13 +179,13 @@ static void last_resort(void **state) {
 static void beyond_all_memory(void **state) {
     (void)state;
     lar_plan_model m = heads(4096, 1 << 14, 1 << 14);
-    lar_plan_request r = ask(1 << 30, 1 << 20, LAR_PLAN_KV_F32);
+    lar_plan_request r = ask(1 << 30, 1 << 20, LAR_KV_F32);
     lar_plan p;
     lar_diag d = {0};
     assert_int_equal(lar_plan_compute(&m, &r, &p, &d), LAR_LIMIT);
     assert_int_equal(p.verdict, LAR_PLAN_OVER);
     assert_string_equal(d.text, "the sizes together go beyond 4 EiB");
-    r = ask(64, 1, LAR_PLAN_KV_F16);
+    r = ask(64, 1, LAR_KV_F16);
     r.reserve = r.memory;
     assert_int_equal(lar_plan_compute(&m, &r, &p, &d), LAR_INVALID);
 }

@@ -18,7 +18,7 @@ static lar_error read_model(const char *text, lar_plan_model *m, lar_diag *d) {
 }
 
 static uint64_t token_bytes(const lar_plan_model *m) {
-    lar_plan_request r = {.context = 64, .sequences = 1, .kv = LAR_PLAN_KV_BF16, .memory = 1ull << 50};
+    lar_plan_request r = {.context = 64, .sequences = 1, .kv = LAR_KV_BF16, .memory = 1ull << 50};
     lar_plan p;
     lar_diag d = {0};
     assert_int_equal(lar_plan_compute(m, &r, &p, &d), LAR_OK);
@@ -154,7 +154,7 @@ static void largest(void **state) {
     assert_non_null(strstr(d.text, "parameters"));
     m.parameters = 1;
     assert_int_equal(lar_plan_model_finish(&m, &d), LAR_OK);
-    lar_plan_request r = {.context = 1 << 30, .sequences = 1 << 20, .kv = LAR_PLAN_KV_F32, .memory = 1ull << 61};
+    lar_plan_request r = {.context = 1 << 30, .sequences = 1 << 20, .kv = LAR_KV_F32, .memory = 1ull << 61};
     lar_plan p;
     assert_int_equal(lar_plan_compute(&m, &r, &p, &d), LAR_LIMIT);
     assert_true(p.total >= 1ull << 62);

@@ -22,8 +22,9 @@ def check_reports(larder, model):
     assert [r["round"] for r in rows] == ["1", "2", "median"], out
     for row in rows:
         assert all(float(row[name]) > 0 for name in row if name not in ("round", "share")), out
-    code, out, err = bench(larder, *short, "--cpu", "scalar")
+    code, out, err = bench(larder, *short, "--cpu", "scalar", "--kv", "fp8")
     assert code == 0 and "scalar kernels, 2 threads" in out and len(out.splitlines()) == 5, out
+    assert "latents in fp8\n" in out, out
 
 
 def check_refusals(larder, model):

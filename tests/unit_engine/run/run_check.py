@@ -48,6 +48,29 @@ def check_golden(larder, model, out, *options):
     assert max(abs(a - b) for a, b in zip(got["greedy.margin"][1], greedy["margin"])) < 1e-3
 
 
+def check_formats(larder, model, folder):
+    """Latents in fewer bits: other logits, near by (typically: a choice of experts may flip), and the same ones whatever the number of threads."""
+    out = f"{folder}/kv"
+    seen = []
+    for kv, most in [("f32", 2e-3), ("f16", 0.01), ("bf16", 0.03), ("int8", 0.1), ("fp8", 0.3), ("int8-128", 0.2)]:
+        both = []
+        for threads in "1", "2":
+            code, err = run(larder, "--model", model, "--ids", f"{model}/cases.json", "--logits", out, "--kv", kv,
+                            "--threads", threads)
+            assert (code, err) == (0, ""), (code, err)
+            with open(out, "rb") as handle:
+                both.append(handle.read())
+        assert both[0] == both[1] and both[0] not in seen, kv
+        seen.append(both[0])
+        got, wanted = load(out), load(f"{model}/expected.safetensors")
+        for name, (_, values) in wanted.items():
+            mean = sum(values) / len(values)
+            deviation = (sum((v - mean) ** 2 for v in values) / len(values)) ** 0.5
+            off = (sum((a - b) ** 2 for a, b in zip(values, got[name][1])) / len(values)) ** 0.5
+            assert off < most * deviation, (kv, name, off / deviation)
+    os.remove(out)
+
+
 def check_refusals(larder, model, folder):
     out = f"{folder}/out"
     rows = [
@@ -79,7 +102,8 @@ def check_refusals(larder, model, folder):
                             (("--model",), "needs a value"), (("--model", model, "--logits", "x"), "--ids is missing"),
                             (("--model", model, "--ids", "x"), "--logits is missing"),
                             ((*whole, "--threads", "0"), "--threads 0: expected 1 to"),
-                            ((*whole, "--activations", "int4"), "expected f32, bf16, int8 or by-type")]:
+                            ((*whole, "--activations", "int4"), "expected f32, bf16, int8 or by-type"),
+                            ((*whole, "--kv", "fp4"), "--kv fp4: expected one of f32, f16, bf16, int8, fp8, int8-128")]:
         code, err = run(larder, *arguments)
         assert code == 2 and says in err, (arguments, err)
 
@@ -139,11 +163,12 @@ def main():
         check_golden(larder, f"{models}/glm-flash-bf16", f"{folder}/logits", "--cpu=reference", "--threads", "1")
         check_golden(larder, f"{models}/glm-flash-bf16", f"{folder}/logits")
         os.remove(f"{folder}/logits")
+        check_formats(larder, f"{models}/glm-flash-bf16", folder)
         check_refusals(larder, f"{models}/glm-flash-bf16", folder)
         check_output_kinds(larder, f"{models}/glm-flash-bf16", folder)
         check_damaged(larder, f"{models}/glm-flash-bf16", folder)
         check_v32(larder, f"{models}/v3-fp8", folder)
-    print("larder run: logits of a golden model, greedy ids, and every refusal")
+    print("larder run: logits of a golden model, greedy ids, formats of latents, and every refusal")
 
 
 main()

@@ -1,0 +1,23 @@
+/* The table of formats of keys and values (header: kv_format.h).
+ * Called by engine/plan, engine/model and their commands; calls nobody. Any thread; never blocks; allocates nothing.
+ * Why one table: what `larder plan` adds up is what a sequence of `larder run` takes. */
+#include "engine/files/kv_format.h"
+
+#include <string.h>
+
+static const lar_kv_info infos[] = {
+#define LAR_KV(id, name, value, group, scale, page, text) {name, value, group, scale, page, text},
+#include "engine/files/kv_format.def"
+#undef LAR_KV
+};
+
+const lar_kv_info *lar_kv_info_of(lar_kv kv) { return &infos[kv]; }
+
+bool lar_kv_named(const char *name, lar_kv *out) {
+    for (int i = 0; i < LAR_KV_COUNT; i++) {
+        if (strcmp(name, infos[i].name) != 0) continue;
+        *out = (lar_kv)i;
+        return true;
+    }
+    return false;
+}

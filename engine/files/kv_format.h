@@ -1,0 +1,25 @@
+/* How a token's keys and values can be kept (kv_format.def): what is planned for, and what a sequence does. */
+#ifndef LARDER_ENGINE_KV_FORMAT_H
+#define LARDER_ENGINE_KV_FORMAT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef enum lar_kv {
+#define LAR_KV(id, name, value, group, scale, page, text) LAR_KV_##id,
+#include "engine/files/kv_format.def"
+#undef LAR_KV
+    LAR_KV_COUNT
+} lar_kv;
+
+typedef struct lar_kv_info {
+    const char *name;
+    uint32_t value_bytes, group, scale_bytes, page_tokens;
+    const char *text;
+} lar_kv_info;
+
+const lar_kv_info *lar_kv_info_of(lar_kv kv);
+/* False: there is no format of this name; *out is as it was. */
+bool lar_kv_named(const char *name, lar_kv *out);
+
+#endif
