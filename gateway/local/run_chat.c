@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -28,6 +29,7 @@ typedef struct talk {
     lar_buf answer;   /* what the model said last, without reasoning */
     lar_template_text rendered;
     float *logits; /* (vocab) */
+    int64_t begun; /* local seconds: what a template shows as now, the same in all turns */
     lar_diag *d;
     bool is_person; /* standard error is a terminal */
 } talk;
@@ -54,6 +56,7 @@ static lar_error set_values(talk *t, lar_template_values *v) {
     lar_error e = lar_buf_add(&t->messages, "]", 1);
     if (!e) e = lar_template_set_messages(v, lar_buf_slice(&t->messages), LAR_TEMPLATE_ARGUMENTS_AS_IS, t->d);
     t->messages.len = open;
+    lar_template_set_now(v, t->begun);
     if (!e) e = lar_template_set_bool(v, "add_generation_prompt", true);
     if (!e) e = set_token(v, "bos_token", t, lar_tokenizer_bos(k));
     if (!e) e = set_token(v, "eos_token", t, lar_tokenizer_eos(k));
@@ -215,6 +218,9 @@ lar_error lar_run_chat_run(const lar_run_chat *c, lar_engine *e, const lar_engin
     talk t = {.c = c, .engine = e, .text = text, .d = d, .is_person = isatty(STDERR_FILENO)};
     if (c->form == LAR_RUN_TEMPLATE && !text->chat)
         return lar_fail(LAR_INVALID, d, "the model has no chat template; --raw continues a text as it stands");
+    time_t now = time(NULL);
+    struct tm local = {0};
+    if (localtime_r(&now, &local)) t.begun = (int64_t)now + local.tm_gmtoff;
     lar_ids_init(&t.ids, c->context);
     lar_ids_init(&t.next, (size_t)LAR_BPE_IDS_MAX * 8);
     lar_buf_init(&t.messages, MESSAGES_BYTES_MAX);

@@ -52,34 +52,37 @@ typedef struct options {
     bool raw;
 } options;
 
+enum { CHAT = 1, IDS = 2, SCORE = 4, ANY = CHAT | IDS | SCORE };
+
 typedef struct option {
     const char *name;
-    size_t at; /* of a text in options */
+    size_t at;     /* of a text in options */
+    unsigned uses; /* of the three: elsewhere the option would do nothing, and is refused */
 } option;
 
 #define AT(member) offsetof(options, member)
 static const option all[] = {
-    {"--model", AT(model)},
-    {"--ids", AT(ids)},
-    {"--logits", AT(logits)},
-    {"--perplexity", AT(perplexity)},
-    {"-p", AT(prompt)},
-    {"--prompt", AT(prompt)},
-    {"--system", AT(system)},
-    {"--context", AT(context)},
-    {"--max-tokens", AT(max_tokens)},
-    {"--seed", AT(seed)},
-    {"--temperature", AT(temperature)},
-    {"--top-p", AT(top_p)},
-    {"--top-k", AT(top_k)},
-    {"--min-p", AT(min_p)},
-    {"--repetition-penalty", AT(repetition)},
-    {"--frequency-penalty", AT(frequency)},
-    {"--presence-penalty", AT(presence)},
-    {"--threads", AT(compute.threads)},
-    {"--cpu", AT(compute.cpu)},
-    {"--activations", AT(compute.activations)},
-    {"--kv", AT(compute.kv)},
+    {"--model", AT(model), ANY},
+    {"--ids", AT(ids), IDS},
+    {"--logits", AT(logits), IDS},
+    {"--perplexity", AT(perplexity), SCORE},
+    {"--prompt", AT(prompt), CHAT},
+    {"-p", AT(prompt), CHAT},
+    {"--system", AT(system), CHAT},
+    {"--context", AT(context), CHAT},
+    {"--max-tokens", AT(max_tokens), CHAT},
+    {"--seed", AT(seed), CHAT},
+    {"--temperature", AT(temperature), CHAT},
+    {"--top-p", AT(top_p), CHAT},
+    {"--top-k", AT(top_k), CHAT},
+    {"--min-p", AT(min_p), CHAT},
+    {"--repetition-penalty", AT(repetition), CHAT},
+    {"--frequency-penalty", AT(frequency), CHAT},
+    {"--presence-penalty", AT(presence), CHAT},
+    {"--threads", AT(compute.threads), ANY},
+    {"--cpu", AT(compute.cpu), ANY},
+    {"--activations", AT(compute.activations), ANY},
+    {"--kv", AT(compute.kv), ANY},
 };
 enum { OPTIONS = sizeof all / sizeof *all };
 
@@ -105,6 +108,18 @@ static const char **find(options *o, lar_slice name) {
     return NULL;
 }
 
+/* Every option that was given does something. -1: go on. */
+static int check_uses(const options *o) {
+    unsigned use = o->ids ? IDS : o->perplexity ? SCORE : CHAT;
+    if (o->raw && use != CHAT)
+        return bad(use == IDS ? "%s does nothing with --ids" : "%s does nothing with --perplexity", "--raw");
+    for (size_t i = 0; i < OPTIONS; i++) {
+        if ((all[i].uses & use) || !*(const char *const *)(const void *)((const char *)o + all[i].at)) continue;
+        return bad(use == IDS ? "%s does nothing with --ids" : "%s does nothing with --perplexity", all[i].name);
+    }
+    return -1;
+}
+
 /* -1: go on. */
 static int take(int argc, char **argv, options *o) {
     for (int i = 1; i < argc; i++) {
@@ -124,9 +139,7 @@ static int take(int argc, char **argv, options *o) {
     if (!o->model) return bad("%s is missing", "--model");
     if (o->ids && !o->logits) return bad("%s is missing", "--logits");
     if (o->logits && !o->ids) return bad("%s is missing", "--ids");
-    if (o->perplexity && (o->ids || o->prompt || o->raw || o->system))
-        return bad("%s: it scores a text and does nothing else", "--perplexity with --ids or a prompt");
-    return o->ids && (o->prompt || o->raw || o->system) ? bad("%s: ids are not text", "--ids with a prompt") : -1;
+    return check_uses(o);
 }
 
 static int failed(const char *path, lar_error e, const lar_diag *d) {

@@ -152,6 +152,9 @@ def check_refusals(model, golden):
     model.write("tokenizer_config.json", {"bos_token": "<|begin|>", "eos_token": "<|end|>"})
     code, _, err = model.run("-p", "a")
     assert code == 1 and "no chat template; --raw" in err, err
+    model.write("tokenizer_config.json", {"chat_template": "{{ strftime_now('%Y') ~ messages[0].content }}"})
+    code, _, err = model.run("-p", "a", "--max-tokens", "1")
+    assert code == 0, err  # templates may ask for the day
     model.write("tokenizer_config.json", {"chat_template": "{% include 'x' %}"})
     code, _, err = model.run("-p", "a")
     assert code == 1 and "include" in err, err

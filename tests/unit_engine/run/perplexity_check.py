@@ -61,7 +61,7 @@ def check_random(larder, write_model, folder):
 
 def check_refusals(larder, model):
     rows = [
-        (("--perplexity", "-", "--prompt", "x"), b"a", 2, "it scores a text and does nothing else"),
+        (("--perplexity", "-", "--prompt", "x"), b"a", 2, "--prompt does nothing with --perplexity"),
         (("--perplexity", "-"), b"", 1, "nothing to score"),
         (("--perplexity", "/nowhere/at/all"), b"", 1, "/nowhere/at/all: "),
         (("--perplexity",), b"", 2, "needs a value"),

@@ -101,6 +101,13 @@ def check_refusals(larder, model, folder):
     for arguments, says in [((), "--model is missing"), (("--modle", "x"), "did you mean --model?"),
                             (("--model",), "needs a value"), (("--model", model, "--logits", "x"), "--ids is missing"),
                             (("--model", model, "--ids", "x"), "--logits is missing"),
+                            ((*whole, "--perplexity", "x"), "--perplexity does nothing with --ids"),
+                            ((*whole, "-p", "x"), "--prompt does nothing with --ids"),
+                            ((*whole, "--raw"), "--raw does nothing with --ids"),
+                            ((*whole, "--temperature", "0"), "--temperature does nothing with --ids"),
+                            ((*whole, "--context=9"), "--context does nothing with --ids"),
+                            (("--model", model, "--perplexity", "x", "--seed", "1"),
+                             "--seed does nothing with --perplexity"),
                             ((*whole, "--threads", "0"), "--threads 0: expected 1 to"),
                             ((*whole, "--activations", "int4"), "expected f32, bf16, int8 or by-type"),
                             ((*whole, "--kv", "fp4"), "--kv fp4: expected one of f32, f16, bf16, int8, fp8, int8-128")]:
