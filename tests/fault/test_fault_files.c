@@ -13,8 +13,6 @@
 #include "tests/unit_engine/files/file_box.h"
 #include "tests/unit_engine/files/gguf_writer.h"
 
-static file_box box;
-
 static lar_error open_and_read(const char *path) {
     lar_model_files *f = NULL;
     lar_diag d = {0};
@@ -32,7 +30,7 @@ static lar_error open_and_read(const char *path) {
 
 static void fail_each(const char *name, unsigned at_least) {
     char path[BOX_PATH_BYTES];
-    box_path(&box, name, path);
+    box_path(&test_box, name, path);
     for (unsigned n = 1;; n++) {
         fail_alloc_at(n);
         lar_error e = open_and_read(path);
@@ -63,7 +61,7 @@ static void write_part(const char *name, uint8_t no) {
     }
     gguf_header(&w, &out);
     put_zeros(&out, 700 * 32);
-    box_write(&box, name, lar_buf_slice(&out));
+    box_write(&test_box, name, lar_buf_slice(&out));
     gguf_writer_release(&w);
     lar_buf_release(&out);
 }
@@ -81,15 +79,16 @@ static void write_shard(const char *name, const char *header, size_t data) {
     put_number(&out, strlen(header), 8);
     put_bytes(&out, header, strlen(header));
     put_zeros(&out, data);
-    box_write(&box, name, lar_buf_slice(&out));
+    box_write(&test_box, name, lar_buf_slice(&out));
     lar_buf_release(&out);
 }
 
 static void shards(void **state) {
     (void)state;
-    box_folder(&box, "f");
-    box_write(&box, "f/config.json", LAR_SLICE("{}"));
-    box_write(&box, "f/model.safetensors.index.json", LAR_SLICE("{\"weight_map\":{\"a\":\"1.st\",\"b\":\"2.st\"}}"));
+    box_folder(&test_box, "f");
+    box_write(&test_box, "f/config.json", LAR_SLICE("{}"));
+    box_write(&test_box, "f/model.safetensors.index.json",
+              LAR_SLICE("{\"weight_map\":{\"a\":\"1.st\",\"b\":\"2.st\"}}"));
     write_shard("f/1.st", "{\"a\":{\"dtype\":\"F8_E4M3\",\"shape\":[2,2],\"data_offsets\":[0,4]}}", 4);
     write_shard("f/2.st",
                 "{\"b\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]},"
@@ -98,19 +97,7 @@ static void shards(void **state) {
     fail_each("f", 15);
 }
 
-static int make_box(void **state) {
-    (void)state;
-    box_make(&box);
-    return 0;
-}
-
-static int remove_box(void **state) {
-    (void)state;
-    box_remove(&box);
-    return 0;
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(parts), cmocka_unit_test(shards)};
-    return cmocka_run_group_tests(tests, make_box, remove_box);
+    return cmocka_run_group_tests(tests, box_setup, box_teardown);
 }

@@ -49,3 +49,17 @@ void box_remove(const file_box *b) {
     empty(b->path, 1);
     (void)remove(b->path);
 }
+
+file_box test_box;
+
+int box_setup(void **state) {
+    box_make(&test_box);
+    *state = &test_box;
+    return 0;
+}
+
+int box_teardown(void **state) {
+    (void)state;
+    box_remove(&test_box);
+    return 0;
+}

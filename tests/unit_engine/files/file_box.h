@@ -20,4 +20,10 @@ void box_folder(const file_box *b, const char *name);
 /* Removes it with all files and folders of files in it. */
 void box_remove(const file_box *b);
 
+/* One for all tests of a program, and its cmocka fixtures: made before the first test, where
+ * `state` is it, removed behind the last. */
+extern file_box test_box;
+int box_setup(void **state);
+int box_teardown(void **state);
+
 #endif

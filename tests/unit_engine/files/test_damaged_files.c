@@ -323,25 +323,11 @@ static void cut_and_changed(void **state) {
 
 /* -- folders and parts --------------------------------------------------------------------------------------------- */
 
-static file_box box;
-
-static int make_box(void **state) {
-    (void)state;
-    box_make(&box);
-    return 0;
-}
-
-static int remove_box(void **state) {
-    (void)state;
-    box_remove(&box);
-    return 0;
-}
-
 static void must_refuse(const char *name, lar_error expected, const char *message) {
     char path[BOX_PATH_BYTES];
     lar_model_files *f = NULL;
     lar_diag d = {0};
-    lar_error e = lar_model_files_open(box_path(&box, name, path), &f, &d);
+    lar_error e = lar_model_files_open(box_path(&test_box, name, path), &f, &d);
     assert_null(f);
     if (e != expected) fail_msg("%s: %s, not %s (%s)", name, lar_error_name(e), lar_error_name(expected), d.text);
     must_hold(&d, message);
@@ -394,7 +380,7 @@ static void put_file(const char *folder, const char *name, const char *header, u
     lar_buf_init(&b, 1 << 20);
     safetensors_bytes(header, data, &b);
     (void)snprintf(path, sizeof path, "%s/%s", folder, name);
-    box_write(&box, path, lar_buf_slice(&b));
+    box_write(&test_box, path, lar_buf_slice(&b));
     lar_buf_release(&b);
 }
 
@@ -404,12 +390,12 @@ static void folders(void **state) {
         const folder_damage *x = &folder_damages[i];
         char folder[32], path[64];
         (void)snprintf(folder, sizeof folder, "f%zu", i);
-        box_folder(&box, folder);
+        box_folder(&test_box, folder);
         must_refuse(folder, LAR_NOT_FOUND, "the folder has no config.json");
         (void)snprintf(path, sizeof path, "%s/config.json", folder);
-        box_write(&box, path, LAR_SLICE("{}"));
+        box_write(&test_box, path, LAR_SLICE("{}"));
         (void)snprintf(path, sizeof path, "%s/model.safetensors.index.json", folder);
-        if (x->index) box_write(&box, path, lar_slice_cstr(x->index));
+        if (x->index) box_write(&test_box, path, lar_slice_cstr(x->index));
         if (x->a) put_file(folder, "a.safetensors", x->a, x->data);
         if (x->b) put_file(folder, "b.safetensors", x->b, x->data);
         must_refuse(folder, x->expected, x->message);
@@ -427,7 +413,7 @@ static void write_part(const char *name, const char *tensor, uint8_t no, uint8_t
     (void)gguf_put_tensor(&w, tensor, LAR_DTYPE_F32, 1, (const uint64_t[]){8});
     gguf_header(&w, &out);
     put_zeros(&out, 32);
-    box_write(&box, name, lar_buf_slice(&out));
+    box_write(&test_box, name, lar_buf_slice(&out));
     gguf_writer_release(&w);
     lar_buf_release(&out);
 }
@@ -454,9 +440,9 @@ static void parts(void **state) {
     must_refuse("a-00001-of-99999.gguf", LAR_LIMIT, "the model has 99999 files; at most 4096");
     must_refuse("b-00003-of-00002.gguf", LAR_NOT_FOUND, "there is no such file or folder");
     char path[BOX_PATH_BYTES];
-    assert_int_equal(mkfifo(box_path(&box, "pipe.gguf", path), 0600), 0);
+    assert_int_equal(mkfifo(box_path(&test_box, "pipe.gguf", path), 0600), 0);
     must_refuse("pipe.gguf", LAR_IO, "pipe.gguf: not a regular file");
-    box_write(&box, "empty.gguf", LAR_SLICE(""));
+    box_write(&test_box, "empty.gguf", LAR_SLICE(""));
     must_refuse("empty.gguf", LAR_INVALID, "empty.gguf: not a GGUF file");
 }
 
@@ -469,5 +455,5 @@ int main(void) {
         cmocka_unit_test(folders),
         cmocka_unit_test(parts),
     };
-    return cmocka_run_group_tests(tests, make_box, remove_box);
+    return cmocka_run_group_tests(tests, box_setup, box_teardown);
 }

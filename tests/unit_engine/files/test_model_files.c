@@ -12,25 +12,11 @@
 #include "tests/unit_engine/files/file_box.h"
 #include "tests/unit_engine/files/model_maker.h"
 
-static file_box box;
-
-static int make_box(void **state) {
-    (void)state;
-    box_make(&box);
-    return 0;
-}
-
-static int remove_box(void **state) {
-    (void)state;
-    box_remove(&box);
-    return 0;
-}
-
 static lar_model_files *open_model(const char *name) {
     char path[BOX_PATH_BYTES];
     lar_model_files *f = NULL;
     lar_diag d = {0};
-    lar_error e = lar_model_files_open(box_path(&box, name, path), &f, &d);
+    lar_error e = lar_model_files_open(box_path(&test_box, name, path), &f, &d);
     if (e) fail_msg("%s: %s: %s", name, lar_error_name(e), d.text);
     return f;
 }
@@ -96,8 +82,8 @@ static void every_type(lar_model_form form, const char *shape, double (*loss_max
         model_shape s = small_shape(shape);
         s.type = (lar_dtype)type;
         (void)snprintf(name, sizeof name, "%s-%s", shape, info->name);
-        if (form == LAR_MODEL_FOLDER) box_folder(&box, name);
-        model_write(&s, form, box_path(&box, name, path));
+        if (form == LAR_MODEL_FOLDER) box_folder(&test_box, name);
+        model_write(&s, form, box_path(&test_box, name, path));
         lar_model_files *f = open_model(name);
         assert_int_equal(lar_model_files_form(f), form);
         check_all(&s, form, f, loss_max((lar_dtype)type));
@@ -131,9 +117,9 @@ static void legacy_and_split(void **state) {
     char path[BOX_PATH_BYTES];
     model_shape s = small_shape("tiny-v3");
     s.type = LAR_DTYPE_F32;
-    model_write(&s, LAR_MODEL_GGUF, box_path(&box, "split.gguf", path));
+    model_write(&s, LAR_MODEL_GGUF, box_path(&test_box, "split.gguf", path));
     s.legacy = true;
-    model_write(&s, LAR_MODEL_GGUF, box_path(&box, "legacy.gguf", path));
+    model_write(&s, LAR_MODEL_GGUF, box_path(&test_box, "legacy.gguf", path));
     lar_model_files *f = open_model("split.gguf"), *l = open_model("legacy.gguf");
     const lar_tensor *kv = lar_model_files_find(l, "blk.1.attn_kv_b.weight");
     const lar_tensor *k = lar_model_files_find(f, "blk.1.attn_k_b.weight");
@@ -263,7 +249,7 @@ static void metadata(void **state) {
     (void)gguf_put_tensor(&w, "t", LAR_DTYPE_F32, 1, (const uint64_t[]){4});
     gguf_header(&w, &out);
     put_zeros(&out, 16);
-    box_write(&box, "meta.gguf", lar_buf_slice(&out));
+    box_write(&test_box, "meta.gguf", lar_buf_slice(&out));
     lar_model_files *f = open_model("meta.gguf");
     const lar_gguf *g = lar_model_files_metadata(f);
     assert_non_null(g);
@@ -301,7 +287,7 @@ static void write_part(const char *name, uint32_t no, uint32_t count, uint32_t f
         put_number(&out, first + i, 2);
         put_zeros(&out, 30);
     }
-    box_write(&box, name, lar_buf_slice(&out));
+    box_write(&test_box, name, lar_buf_slice(&out));
     gguf_writer_release(&w);
     lar_buf_release(&out);
 }
@@ -339,16 +325,16 @@ static void write_safetensors(const char *name, const char *header, lar_slice da
     put_number(&out, strlen(header), 8);
     put_bytes(&out, header, strlen(header));
     put_bytes(&out, data.ptr, data.len);
-    box_write(&box, name, lar_buf_slice(&out));
+    box_write(&test_box, name, lar_buf_slice(&out));
     lar_buf_release(&out);
 }
 
 /* Shards found by the index; a scale in another shard than its matrix; a header with blanks behind it. */
 static void folder_of_shards(void **state) {
     (void)state;
-    box_folder(&box, "shards");
-    box_write(&box, "shards/config.json", LAR_SLICE("{\"model_type\": \"x\"}"));
-    box_write(&box, "shards/model.safetensors.index.json",
+    box_folder(&test_box, "shards");
+    box_write(&test_box, "shards/config.json", LAR_SLICE("{\"model_type\": \"x\"}"));
+    box_write(&test_box, "shards/model.safetensors.index.json",
               LAR_SLICE(
                   "{\"metadata\": {}, \"weight_map\": {\"w\": \"b.safetensors\", \"w_scale_inv\": \"a.safetensors\","
                   "\"one\": \"a.safetensors\"}}"));
@@ -389,5 +375,5 @@ int main(void) {
         cmocka_unit_test(legacy_and_split),   cmocka_unit_test(metadata),
         cmocka_unit_test(gguf_parts),         cmocka_unit_test(folder_of_shards),
     };
-    return cmocka_run_group_tests(tests, make_box, remove_box);
+    return cmocka_run_group_tests(tests, box_setup, box_teardown);
 }

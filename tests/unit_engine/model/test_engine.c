@@ -383,17 +383,9 @@ static void v32_ends_at_2048_tokens(void **state) {
     lar_engine_close(e);
 }
 
-static int make_box(void **state) {
-    static file_box box;
+static int prepare(void **state) {
     for (uint32_t i = 0; i < TOKENS; i++) ids[i] = (i * 71 + 5) % 300;
-    box_make(&box);
-    *state = &box;
-    return 0;
-}
-
-static int drop_box(void **state) {
-    box_remove(*state);
-    return 0;
+    return box_setup(state);
 }
 
 int main(void) {
@@ -407,5 +399,5 @@ int main(void) {
         cmocka_unit_test(scratch_is_shared_and_reported),
         cmocka_unit_test(v32_ends_at_2048_tokens),
     };
-    return cmocka_run_group_tests(tests, make_box, drop_box);
+    return cmocka_run_group_tests(tests, prepare, box_teardown);
 }

@@ -15,20 +15,6 @@
 #include "tests/unit_engine/files/file_box.h"
 #include "tests/unit_engine/files/model_maker.h"
 
-static file_box box;
-
-static int make_box(void **state) {
-    (void)state;
-    box_make(&box);
-    return 0;
-}
-
-static int remove_box(void **state) {
-    (void)state;
-    box_remove(&box);
-    return 0;
-}
-
 static model_shape tiny(const char *name) {
     model_shape s;
     assert_true(model_shape_named(name, &s));
@@ -42,7 +28,7 @@ static lar_model_files *open_box(const char *name) {
     char path[BOX_PATH_BYTES];
     lar_model_files *f = NULL;
     lar_diag d = {0};
-    lar_error e = lar_model_files_open(box_path(&box, name, path), &f, &d);
+    lar_error e = lar_model_files_open(box_path(&test_box, name, path), &f, &d);
     if (e) fail_msg("%s", d.text);
     return f;
 }
@@ -97,7 +83,7 @@ static void spoil(lar_model_form form, const char *file, const char *name, lar_s
     assert_non_null(at);
     at[before] = '#';
     lar_buf_release(&pattern);
-    box_write(&box, file, lar_slice_of(copy, bytes.len));
+    box_write(&test_box, file, lar_slice_of(copy, bytes.len));
     free(copy);
 }
 
@@ -106,7 +92,7 @@ static void read_whole(const char *file, lar_buf *out) {
     lar_file_view v;
     lar_diag d = {0};
     lar_buf_init(out, 1 << 24);
-    if (lar_mapped_file_open(box_path(&box, file, path), &v, &d)) fail_msg("%s", d.text);
+    if (lar_mapped_file_open(box_path(&test_box, file, path), &v, &d)) fail_msg("%s", d.text);
     put_bytes(out, v.bytes, v.size);
     lar_mapped_file_close(&v);
 }
@@ -118,8 +104,8 @@ static void each_tensor_missing(lar_model_form form, const char *shape, const ch
     char path[BOX_PATH_BYTES];
     uint32_t count;
     model_shape s = tiny(shape);
-    if (form == LAR_MODEL_FOLDER) box_folder(&box, model);
-    model_write(&s, form, box_path(&box, model, path));
+    if (form == LAR_MODEL_FOLDER) box_folder(&test_box, model);
+    model_write(&s, form, box_path(&test_box, model, path));
     lar_model_files *f = open_box(model);
     seen found = check(f);
     if (found.count) fail_msg("%s", found.name);
@@ -159,14 +145,14 @@ static void other_shapes(void **state) {
     (void)state;
     char path[BOX_PATH_BYTES];
     model_shape s = tiny("tiny-v3");
-    box_folder(&box, "shapes");
-    model_write(&s, LAR_MODEL_FOLDER, box_path(&box, "shapes", path));
+    box_folder(&test_box, "shapes");
+    model_write(&s, LAR_MODEL_FOLDER, box_path(&test_box, "shapes", path));
     lar_buf config;
     read_whole("shapes/config.json", &config);
     char *at = memmem(config.ptr, config.len, "\"kv_lora_rank\": 16", 18);
     assert_non_null(at);
     at[17] = '7';
-    box_write(&box, "shapes/config.json", lar_buf_slice(&config));
+    box_write(&test_box, "shapes/config.json", lar_buf_slice(&config));
     lar_model_files *f = open_box("shapes");
     seen found = check(f);
     assert_int_equal(found.count, 3 * s.layers); /* what makes the latent, its norm, and what it becomes */
@@ -183,8 +169,8 @@ static void damaged_scale(void **state) {
     char path[BOX_PATH_BYTES];
     model_shape s = tiny("tiny-v3");
     s.type = LAR_DTYPE_F8_E4M3;
-    box_folder(&box, "nan");
-    model_write(&s, LAR_MODEL_FOLDER, box_path(&box, "nan", path));
+    box_folder(&test_box, "nan");
+    model_write(&s, LAR_MODEL_FOLDER, box_path(&test_box, "nan", path));
     lar_model_files *f = open_box("nan");
     static const char name[] = "model.layers.1.mlp.experts.2.down_proj.weight_scale_inv";
     const lar_tensor *t = lar_model_files_find(f, name);
@@ -195,7 +181,7 @@ static void damaged_scale(void **state) {
     read_whole("nan/model.safetensors", &bytes);
     memcpy(bytes.ptr + (t->data - lar_model_files_part(f, 0)->bytes), "\0\0\xc0\xff", 4);
     lar_model_files_close(f);
-    box_write(&box, "nan/model.safetensors", lar_buf_slice(&bytes));
+    box_write(&test_box, "nan/model.safetensors", lar_buf_slice(&bytes));
     f = open_box("nan");
     assert_int_equal(load(f, &d), LAR_INVALID);
     if (!strstr(d.text, name)) fail_msg("%s", d.text);
@@ -255,8 +241,8 @@ static void templates_of_folders(void **state) {
     (void)state;
     char path[BOX_PATH_BYTES];
     model_shape s = tiny("tiny-lite");
-    box_folder(&box, "t");
-    model_write(&s, LAR_MODEL_FOLDER, box_path(&box, "t", path));
+    box_folder(&test_box, "t");
+    model_write(&s, LAR_MODEL_FOLDER, box_path(&test_box, "t", path));
     must_be("t", LAR_NOT_FOUND, "tokenizer_config.json");
     static const struct {
         const char *config;
@@ -273,10 +259,10 @@ static void templates_of_folders(void **state) {
          LAR_OK, "d"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        box_write(&box, "t/tokenizer_config.json", lar_slice_cstr(rows[i].config));
+        box_write(&test_box, "t/tokenizer_config.json", lar_slice_cstr(rows[i].config));
         must_be("t", rows[i].e, rows[i].text);
     }
-    box_write(&box, "t/chat_template.jinja", LAR_SLICE("file"));
+    box_write(&test_box, "t/chat_template.jinja", LAR_SLICE("file"));
     must_be("t", LAR_OK, "file");
     lar_tokenizer *t;
     lar_diag d = {0};
@@ -284,7 +270,7 @@ static void templates_of_folders(void **state) {
     assert_int_equal(lar_model_tokenizer(f, &t, &d), LAR_NOT_FOUND);
     assert_null(t);
     assert_non_null(strstr(d.text, "tokenizer.json"));
-    box_write(&box, "t/tokenizer.json", LAR_SLICE("{}"));
+    box_write(&test_box, "t/tokenizer.json", LAR_SLICE("{}"));
     assert_int_equal(lar_model_tokenizer(f, &t, &d), LAR_INVALID);
     assert_null(t);
     lar_model_files_close(f);
@@ -294,7 +280,7 @@ static void texts_of_gguf(void **state) {
     (void)state;
     char path[BOX_PATH_BYTES];
     model_shape s = tiny("tiny-lite");
-    model_write(&s, LAR_MODEL_GGUF, box_path(&box, "texts.gguf", path));
+    model_write(&s, LAR_MODEL_GGUF, box_path(&test_box, "texts.gguf", path));
     must_be("texts.gguf", LAR_NOT_FOUND, "tokenizer.chat_template");
     lar_model_files *f = open_box("texts.gguf");
     lar_tokenizer *t;
@@ -318,5 +304,5 @@ int main(void) {
         cmocka_unit_test(damaged_scale),        cmocka_unit_test(kinds),           cmocka_unit_test(texts_of_gguf),
         cmocka_unit_test(templates_of_folders),
     };
-    return cmocka_run_group_tests(tests, make_box, remove_box);
+    return cmocka_run_group_tests(tests, box_setup, box_teardown);
 }
