@@ -14,7 +14,8 @@
 #ifndef LARDER_ENGINE_ENGINE_H
 #define LARDER_ENGINE_ENGINE_H
 
-#include "engine/compute/matmul.h"
+#include "engine/cache/prefix_cache.h"
+#include "engine/compute/attention.h"
 #include "engine/files/kv_format.h"
 #include "engine/model/model_generation.h"
 #include "engine/text/output_stream.h"
@@ -33,7 +34,18 @@ typedef struct lar_engine_options {
      * readable ones. All but the reference give the same bits. */
     const char *cpu;
     lar_activations activations; /* how x is rounded before products; the router and latents are in float32 always */
-    lar_kv kv;                   /* how sequences keep latents between passes; 0: LAR_KV_F32 */
+    /* How sequences keep latents between passes, by layer (kv_layers.h): "fp8", or "fp8,0=bf16,24-26=bf16". NULL:
+     * "f32". */
+    const char *kv;
+    /* Of all sequences together, reserved when the engine is opened. 0: each sequence takes its own when it is made. */
+    uint64_t page_bytes;
+    lar_page_store *page_store; /* borrowed; where kept prefixes go that memory has no room for. NULL: nowhere */
+    /* ABSORBED: what is computed does not depend on how a prompt is cut into steps, so that a sequence with a kept
+     * prefix, or in company, has the bits of one alone; implied by page_bytes. */
+    lar_attention_form attention;
+    /* Of experts' weights, at most so many bytes in memory at once, the others are read when a token needs them
+     * (expert_cache.h). 0: all are in memory. */
+    uint64_t expert_bytes;
     void (*progress)(void *context, uint32_t done, uint32_t total); /* while weights are prepared; NULL: none */
     void *context;
 } lar_engine_options;
@@ -80,6 +92,26 @@ uint32_t lar_sequence_length(const lar_sequence *s);
 /* Forgets the tokens from `length` on; a sequence can be cut at any token, and goes on from there exactly as if they
  * had never been. `length` is at most what it has. */
 void lar_sequence_cut(lar_sequence *s, uint32_t length);
+
+/* -- sequences in a fixed number of pages: engines with options.page_bytes --------------------------------------- */
+
+/* Room for `tokens` more, now or by letting go of kept prefixes. FULL: there are not so many pages; nothing changed. A
+ * step reserves by itself; its FULL leaves all sequences as they were. */
+LAR_MUST_USE lar_error lar_sequence_reserve(lar_sequence *s, uint32_t tokens, lar_diag *d);
+/* A sequence with the same tokens: whole pages are shared, the last one is copied. FULL, NO_MEMORY. */
+LAR_MUST_USE lar_error lar_sequence_fork(const lar_sequence *s, lar_sequence **out, lar_diag *d);
+/* An empty sequence takes over the longest prefix of the ids that is kept for this scope, and all of it but the last
+ * token at most, so that there is something to compute logits from. Returns its tokens, a multiple of
+ * LAR_PAGE_TOKENS. From then on whole pages of the sequence are kept for the scope as they fill, for which
+ * lar_sequence_keep is told what the tokens were. */
+uint32_t lar_sequence_adopt(lar_sequence *s, const lar_digest *scope, const uint32_t *ids, uint32_t count);
+/* The sequence's tokens [0, count) are `ids`; its whole pages that are not kept yet are. `count` is its length. */
+void lar_sequence_keep(lar_sequence *s, const uint32_t *ids, uint32_t count);
+/* lar_prefix_pin. */
+uint32_t lar_engine_pin(lar_engine *e, const lar_digest *scope, const uint32_t *ids, uint32_t count, uint64_t until_ms);
+/* Any thread; all zero without page_bytes. */
+lar_page_counts lar_engine_pages(const lar_engine *e);
+lar_prefix_counts lar_engine_prefixes(const lar_engine *e);
 
 /* The next tokens of one sequence. */
 typedef struct lar_engine_part {
