@@ -34,9 +34,7 @@ typedef struct lar_engine_options {
      * readable ones. All but the reference give the same bits. */
     const char *cpu;
     lar_activations activations; /* how x is rounded before products; the router and latents are in float32 always */
-    /* How sequences keep latents between passes, by layer (kv_layers.h): "fp8", or "fp8,0=bf16,24-26=bf16". NULL:
-     * "f32". */
-    const char *kv;
+    lar_kv kv;                   /* how sequences keep latents between passes; 0: LAR_KV_F32 */
     /* Of all sequences together, reserved when the engine is opened. 0: each sequence takes its own when it is made. */
     uint64_t page_bytes;
     lar_page_store *page_store; /* borrowed; where kept prefixes go that memory has no room for. NULL: nowhere */
