@@ -13,7 +13,6 @@
 #include "engine/compute/panel_matmul.h"
 #include "engine/compute/workers.h"
 #include "engine/model/forward.h"
-#include "engine/model/latent_row.h"
 #include "engine/model/model_text.h"
 
 enum { PARTS = 64 /* of one pass */ };
@@ -26,7 +25,7 @@ struct lar_engine {
     lar_workers *workers;
     const lar_kernels *kernels;
     uint32_t tokens_max;
-    lar_kv kv;
+    uint8_t *kv; /* (layers) of lar_kv */
 };
 
 struct lar_sequence {
@@ -61,7 +60,8 @@ static lar_error open_all(lar_engine *n, const lar_engine_options *o, lar_diag *
                              .progress = o->progress,
                              .context = o->context};
     if (!e) e = lar_weights_load(&n->weights, &n->config, n->files, &w, d);
-    n->kv = o->kv;
+    if (!e && !(n->kv = malloc(n->config.layers))) e = LAR_NO_MEMORY;
+    if (!e) memset(n->kv, (int)o->kv, n->config.layers);
     n->tokens_max = o->tokens_max ? o->tokens_max : LAR_ENGINE_PASS_TOKENS;
     if (!e && n->tokens_max > n->config.context) n->tokens_max = n->config.context;
     lar_forward_options f = {.tokens_max = n->tokens_max, .logits_max = n->tokens_max, .workers = n->workers};
@@ -84,6 +84,7 @@ void lar_engine_close(lar_engine *e) {
     if (e->weights.layers) lar_weights_release(&e->weights);
     lar_model_files_close(e->files);
     lar_workers_stop(e->workers);
+    free(e->kv);
     free(e);
 }
 
@@ -139,6 +140,7 @@ void lar_engine_text_release(lar_engine_text *t) {
 lar_engine_info lar_engine_info_of(const lar_engine *e) {
     const lar_model_config *c = &e->config;
     lar_scratch_report s = lar_forward_scratch(e->forward);
+    lar_page_layout layout = lar_forward_layout(c, e->kv);
     return (lar_engine_info){
         .family = lar_model_family_name(c->family),
         .layers = c->layers,
@@ -152,8 +154,8 @@ lar_engine_info lar_engine_info_of(const lar_engine *e) {
         .packed_bytes = e->weights.packed_bytes + e->weights.arena.used,
         .scratch_bytes = s.bytes,
         .scratch_peak = s.peak,
-        .token_bytes = c->layers * lar_latent_row_bytes(&(lar_latent_row){e->kv, c->rank, c->rope.dims}),
-        .kv = e->kv,
+        .token_bytes = lar_page_layout_token_bytes(&layout),
+        .kv = (lar_kv)e->kv[0],
     };
 }
 
@@ -164,7 +166,8 @@ lar_error lar_sequence_new(const lar_engine *e, uint32_t capacity, lar_sequence 
                         lar_config_context_why(&e->config));
     lar_sequence *s = calloc(1, sizeof *s);
     if (!s) return LAR_NO_MEMORY;
-    lar_error error = lar_latent_cache_new(&e->config, capacity, e->kv, &s->cache, d);
+    lar_page_layout layout = lar_forward_layout(&e->config, e->kv);
+    lar_error error = lar_latent_cache_new_alone(&layout, capacity, &s->cache, d);
     if (error) return free(s), error;
     *out = s;
     return LAR_OK;
@@ -180,7 +183,7 @@ uint32_t lar_sequence_length(const lar_sequence *s) { return lar_latent_cache_le
 
 void lar_sequence_cut(lar_sequence *s, uint32_t length) {
     LAR_ASSERT(length <= lar_sequence_length(s));
-    lar_latent_cache_set_length(s->cache, length);
+    lar_latent_cache_cut(s->cache, length);
 }
 
 /* How far a step has come: part `part`, of which `done` tokens and `wanted` logits are behind. */

@@ -8,10 +8,12 @@
 #ifndef LARDER_ENGINE_CACHE_PAGE_POOL_H
 #define LARDER_ENGINE_CACHE_PAGE_POOL_H
 
+#include <stdbool.h>
+
 #include "base/error.h"
 #include "engine/files/kv_format.h"
 
-enum { LAR_PAGE_TOKENS = 64, LAR_PAGE_NONE = -1 };
+enum { LAR_PAGE_NONE = -1 };
 
 /* How pages are laid out: what a model and a choice of formats make of it. */
 typedef struct lar_page_layout {
@@ -19,7 +21,7 @@ typedef struct lar_page_layout {
     const uint8_t *kv; /* (layers) of lar_kv; borrowed as long as the layout is used */
 } lar_page_layout;
 uint64_t lar_page_layout_row_bytes(const lar_page_layout *l, uint32_t layer);
-/* Of a token in all layers, and of a page. */
+/* Of a token in all layers, and of a page. A layer begins at any multiple of LAR_PAGE_TOKENS bytes in it. */
 uint64_t lar_page_layout_token_bytes(const lar_page_layout *l);
 uint64_t lar_page_layout_page_bytes(const lar_page_layout *l);
 
@@ -42,8 +44,11 @@ typedef struct lar_page_counts {
 /* Any thread. */
 lar_page_counts lar_page_pool_counts(const lar_page_pool *p);
 
-/* A page with one holder, or LAR_PAGE_NONE. When none is free, `reclaim` is asked to let go of `wanted` pages first. */
+/* A page with one holder and whatever bytes were in it, or LAR_PAGE_NONE. When none is free, `reclaim` is asked to let
+ * go of one first. */
 int32_t lar_page_take(lar_page_pool *p);
+/* Whether the next `count` takes succeed; asks `reclaim` for what is missing, so that all or nothing can be taken. */
+bool lar_page_ensure(lar_page_pool *p, uint32_t count);
 void lar_page_share(lar_page_pool *p, int32_t page); /* one more holder */
 void lar_page_drop(lar_page_pool *p, int32_t page);  /* one less; without any it is free */
 uint32_t lar_page_holders(const lar_page_pool *p, int32_t page);

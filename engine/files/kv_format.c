@@ -6,7 +6,7 @@
 #include <string.h>
 
 static const lar_kv_info infos[] = {
-#define LAR_KV(id, name, value, group, scale, page, text) {name, value, group, scale, page, text},
+#define LAR_KV(id, name, value, group, scale, text) {name, value, group, scale, text},
 #include "engine/files/kv_format.def"
 #undef LAR_KV
 };

@@ -6,15 +6,17 @@
 #include <stdint.h>
 
 typedef enum lar_kv {
-#define LAR_KV(id, name, value, group, scale, page, text) LAR_KV_##id,
+#define LAR_KV(id, name, value, group, scale, text) LAR_KV_##id,
 #include "engine/files/kv_format.def"
 #undef LAR_KV
     LAR_KV_COUNT
 } lar_kv;
 
+enum { LAR_PAGE_TOKENS = 64 /* kept together, in every format */ };
+
 typedef struct lar_kv_info {
     const char *name;
-    uint32_t value_bytes, group, scale_bytes, page_tokens;
+    uint32_t value_bytes, group, scale_bytes;
     const char *text;
 } lar_kv_info;
 

@@ -190,6 +190,7 @@ static void begin(const pass *p) {
     float *h = floats(p, B_HIDDEN), *turn = floats(p, B_TURN);
     for (uint32_t i = 0; i < p->count; i++) {
         const lar_forward_part *part = &p->parts[i];
+        if (part->count) lar_latent_cache_begin(part->cache);
         for (uint32_t t = 0; t < part->count; t++, h += c->hidden, turn += c->rope.dims) {
             lar_tensor_row(p->f->w->embedding, part->ids[t], h);
             lar_rope_turn(&c->rope, p->f->speeds, lar_latent_cache_length(part->cache) + t, turn);
@@ -317,7 +318,7 @@ static void logits_of_wanted(const pass *p, float *logits) {
 
 static lar_error check_part(const lar_forward *f, const lar_forward_part *part, lar_diag *d) {
     if (LAR_BUG(CONTEXT_SHIFT) && lar_latent_cache_length(part->cache) == lar_latent_cache_capacity(part->cache))
-        lar_latent_cache_set_length(part->cache, 0);
+        lar_latent_cache_cut(part->cache, 0);
     uint64_t end = (uint64_t)lar_latent_cache_length(part->cache) + part->count;
     for (uint32_t t = 0; t < part->count; t++)
         if (part->ids[t] >= f->c->vocab)
@@ -364,7 +365,6 @@ lar_error lar_forward_run(lar_forward *f, const lar_forward_part *parts, uint32_
         add_to_stream(&p, floats(&p, B_OUT));
     }
     logits_of_wanted(&p, logits);
-    for (uint32_t i = 0; i < count; i++)
-        lar_latent_cache_set_length(parts[i].cache, lar_latent_cache_length(parts[i].cache) + parts[i].count);
+    for (uint32_t i = 0; i < count; i++) lar_latent_cache_grow(parts[i].cache, parts[i].count);
     return LAR_OK;
 }

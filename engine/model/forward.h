@@ -2,8 +2,8 @@
 #ifndef LARDER_ENGINE_MODEL_FORWARD_H
 #define LARDER_ENGINE_MODEL_FORWARD_H
 
+#include "engine/cache/latent_cache.h"
 #include "engine/compute/scratch.h"
-#include "engine/model/latent_cache.h"
 #include "engine/model/weights.h"
 
 typedef struct lar_forward lar_forward;
@@ -19,7 +19,7 @@ typedef struct lar_forward_options {
 
 /* The next tokens of one sequence. */
 typedef struct lar_forward_part {
-    lar_latent_cache *cache; /* holds the tokens before; grows by `count` */
+    lar_latent_cache *cache; /* holds the tokens before, and has room for `count` more, by which it grows */
     const uint32_t *ids;
     uint32_t count;
     const uint32_t *wanted; /* (wanted_count) tokens whose logits are wanted, ascending: indices into ids, */
@@ -27,14 +27,20 @@ typedef struct lar_forward_part {
     uint32_t wanted_from; /* plus this: as if ids began so many tokens earlier */
 } lar_forward_part;
 
+/* How pages of this model's latents are laid out; kv (layers) of lar_kv is borrowed. */
+static inline lar_page_layout lar_forward_layout(const lar_model_config *c, const uint8_t *kv) {
+    return (lar_page_layout){c->layers, c->rank, c->rope.dims, kv};
+}
+
 /* Plans and takes all memory of later passes. `c` and `w` must live as long. NO_MEMORY, LIMIT. */
 LAR_MUST_USE lar_error lar_forward_new(const lar_model_config *c, const lar_weights *w, const lar_forward_options *o,
                                        lar_forward **out, lar_diag *d);
 void lar_forward_free(lar_forward *f); /* NULL: nothing happens */
 
 /* Runs `count` parts of different sequences in one pass and writes the wanted logits, (wanted tokens, vocab), in the
- * order of the parts. One pass at a time. INVALID: an id outside the vocabulary, more tokens or logits than planned;
- * LIMIT: a cache, or the model's context, is full. After an error no sequence has changed. Allocates nothing. */
+ * order of the parts; each has room (lar_latent_cache_reserve). One pass at a time. INVALID: an id outside the
+ * vocabulary, more tokens or logits than planned; LIMIT: a cache, or the model's context, is full. After an error no
+ * sequence has changed. Allocates nothing. */
 LAR_MUST_USE lar_error lar_forward_run(lar_forward *f, const lar_forward_part *parts, uint32_t count, float *logits,
                                        lar_diag *d);
 

@@ -27,14 +27,12 @@ static uint64_t layer_bytes(const lar_plan_model *m, const lar_kv_info *kv) {
     return f[LAR_PLAN_KV_HEADS] * (row_bytes(kv, f[LAR_PLAN_HEAD_DIM]) + row_bytes(kv, f[LAR_PLAN_VALUE_DIM]));
 }
 
-static uint64_t pages(uint64_t tokens, const lar_kv_info *kv) { return up(tokens, kv->page_tokens) * kv->page_tokens; }
+static uint64_t pages(uint64_t tokens) { return up(tokens, LAR_PAGE_TOKENS) * LAR_PAGE_TOKENS; }
 
 static uint64_t request_bytes(const lar_plan_model *m, const lar_plan_request *r, uint64_t layer) {
-    const lar_kv_info *kv = lar_kv_info_of(r->kv);
     uint64_t whole = m->field[LAR_PLAN_LAYERS] - m->layers_stateless - m->layers_windowed;
     uint64_t window = least(r->context, m->field[LAR_PLAN_WINDOW]);
-    return add(times(times(layer, whole), pages(r->context, kv)),
-               times(times(layer, m->layers_windowed), pages(window, kv)));
+    return add(times(times(layer, whole), pages(r->context)), times(times(layer, m->layers_windowed), pages(window)));
 }
 
 static uint64_t weight_bytes(const lar_plan_model *m, const lar_plan_request *r) {

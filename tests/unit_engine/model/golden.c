@@ -93,6 +93,7 @@ void golden_open(golden *g, const char *name, const lar_kernels *kernels, lar_ac
     lar_diag d = {0};
     memset(g, 0, sizeof *g);
     g->name = name;
+    g->kv = "f32";
     (void)snprintf(folder, sizeof folder, "%s/%s", GOLDEN_MODELS_DIR, name);
     must(lar_model_files_open(folder, &g->files, &d), &d);
     must(lar_config_read(&g->config, g->files, &d), &d);
@@ -118,15 +119,24 @@ const golden_case *golden_find(const golden *g, const char *name) {
     return NULL;
 }
 
+lar_latent_cache *golden_cache(const lar_model_config *c, const char *kv, uint32_t capacity) {
+    uint8_t formats[LAR_LAYERS_MAX];
+    lar_diag d = {0};
+    lar_latent_cache *k;
+    must(lar_kv_layers_parse(kv, c->layers, formats, &d), &d);
+    lar_page_layout layout = lar_forward_layout(c, formats);
+    must(lar_latent_cache_new_alone(&layout, capacity, &k, &d), &d);
+    return k;
+}
+
 float *golden_logits(const golden *g, const golden_case *c, golden_run how) {
     lar_diag d = {0};
     lar_forward *f;
-    lar_latent_cache *k;
+    lar_latent_cache *k = golden_cache(&g->config, g->kv, c->count);
     uint32_t chunk = how.chunk < c->count ? how.chunk : c->count, next = 0;
     lar_forward_options o = {.tokens_max = chunk, .logits_max = chunk, .form = how.form};
     float *logits = malloc((size_t)c->position_count * g->config.vocab * sizeof *logits);
     must(lar_forward_new(&g->config, &g->weights, &o, &f, &d), &d);
-    must(lar_latent_cache_new(&g->config, c->count, g->kv, &k, &d), &d);
     for (uint32_t from = 0; from < c->count; from += chunk) {
         uint32_t wanted[8];
         lar_forward_part p = {k, c->ids + from, chunk < c->count - from ? chunk : c->count - from, wanted, 0, 0};

@@ -3,6 +3,7 @@
 #define LARDER_TESTS_GOLDEN_H
 
 #include "base/json.h"
+#include "engine/cache/kv_layers.h"
 #include "engine/files/tensor_list.h"
 #include "engine/model/forward.h"
 
@@ -23,7 +24,7 @@ typedef struct golden {
     lar_weights weights;
     golden_case cases[GOLDEN_CASES_MAX];
     uint32_t case_count;
-    lar_kv kv; /* in which golden_logits keeps latents; LAR_KV_F32 after golden_open */
+    const char *kv; /* formats of golden_logits' latents (kv_layers.h); "f32" after golden_open */
 } golden;
 
 typedef struct golden_run {
@@ -39,6 +40,8 @@ void golden_open(golden *g, const char *name, const lar_kernels *kernels, lar_ac
 void golden_close(golden *g);
 const golden_case *golden_find(const golden *g, const char *name);
 
+/* A sequence with pages of its own, in formats as kv_layers.h reads them. */
+lar_latent_cache *golden_cache(const lar_model_config *c, const char *kv, uint32_t capacity);
 /* Logits of all positions of the case, (positions, vocab); free() them. */
 float *golden_logits(const golden *g, const golden_case *c, golden_run how);
 /* The largest difference, in standard deviations of the expected logits; NaN counts as infinite. */

@@ -72,11 +72,10 @@ static void greedy_ids_are_equal_where_the_margin_decides(void **state) {
         const golden_case *c = golden_find(&g, "greedy");
         double least = tolerance * golden_deviation(&g, golden_find(&g, "n300"));
         lar_forward *f;
-        lar_latent_cache *k;
+        lar_latent_cache *k = golden_cache(&g.config, "f32", c->count + c->continuation_count);
         float *logits = malloc(g.config.vocab * sizeof *logits);
         lar_forward_options o = {.tokens_max = c->count, .logits_max = 1};
         assert_int_equal(lar_forward_new(&g.config, &g.weights, &o, &f, &d), LAR_OK);
-        assert_int_equal(lar_latent_cache_new(&g.config, c->count + c->continuation_count, LAR_KV_F32, &k, &d), LAR_OK);
         golden_feed(f, k, c->ids, c->count, logits);
         for (uint32_t i = 0; i < c->continuation_count; i++) {
             if (c->margin[i] > 2 * least) assert_int_equal(best_of(logits, g.config.vocab), c->continuation[i]);

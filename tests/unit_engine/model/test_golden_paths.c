@@ -89,14 +89,13 @@ static void keep_choices(void *context, uint32_t layer, const uint32_t *chosen, 
 static float *run_watched(const golden *g, const golden_case *c, uint32_t workers, choices *seen) {
     lar_diag d = {0};
     lar_forward *f = NULL;
-    lar_latent_cache *k = NULL;
+    lar_latent_cache *k = golden_cache(&g->config, "f32", c->count);
     lar_workers *team = NULL;
     float *logits = malloc((size_t)c->position_count * g->config.vocab * sizeof *logits);
     assert_non_null(logits);
     assert_int_equal(lar_workers_start(workers, &team, &d), LAR_OK);
     lar_forward_options o = {.tokens_max = c->count, .logits_max = c->position_count, .workers = team};
     assert_int_equal(lar_forward_new(&g->config, &g->weights, &o, &f, &d), LAR_OK);
-    assert_int_equal(lar_latent_cache_new(&g->config, c->count, LAR_KV_F32, &k, &d), LAR_OK);
     *seen = (choices){.used = g->config.router.used};
     lar_forward_set_watch(f, keep_choices, seen);
     lar_forward_part part = {k, c->ids, c->count, c->positions, c->position_count, 0};

@@ -139,7 +139,7 @@ static bool full_is_refused(void) {
     const uint32_t ids[] = {1, 2, 3, 4}, last = 0;
     float *logits = malloc(g.config.vocab * sizeof *logits);
     assert_int_equal(lar_forward_new(&g.config, &g.weights, &(lar_forward_options){4, 1, NULL, 0}, &f, &d), LAR_OK);
-    assert_int_equal(lar_latent_cache_new(&g.config, 4, LAR_KV_F32, &k, &d), LAR_OK);
+    k = golden_cache(&g.config, "f32", 4);
     golden_feed(f, k, ids, 4, logits);
     lar_error e = lar_forward_run(f, &(lar_forward_part){k, ids, 1, &last, 1, 0}, 1, logits, &d);
     bool refused = e == LAR_LIMIT && lar_latent_cache_length(k) == 4;
@@ -171,7 +171,7 @@ static bool last_logits(const char *path, float *logits) {
     if (!e) {
         lar_forward_options p = {.tokens_max = TOKENS, .logits_max = 1};
         assert_int_equal(lar_forward_new(&c, &w, &p, &f, &d), LAR_OK);
-        assert_int_equal(lar_latent_cache_new(&c, TOKENS, LAR_KV_F32, &k, &d), LAR_OK);
+        k = golden_cache(&c, "f32", TOKENS);
         golden_feed(f, k, ids, TOKENS, logits);
         lar_latent_cache_free(k);
         lar_forward_free(f);

@@ -11,9 +11,9 @@
 
 #include <cmocka.h>
 
+#include "engine/cache/latent_row.h"
 #include "engine/compute/panel_matmul.h"
 #include "engine/files/float_bits.h"
-#include "engine/model/latent_row.h"
 #include "engine/plan/plan.h"
 #include "tests/unit_engine/model/golden.h"
 #include "tests/unit_engine/model/rounded_row.h"
@@ -159,26 +159,28 @@ static void nothing_hides_what_is_not_finite(void **state) {
 /* What `larder plan` adds up is what is taken. */
 static void sizes_are_the_planner_s(void **state) {
     (void)state;
-    const lar_model_config c = {.layers = 27, .rank = 512, .rope = {.dims = 64}};
     for (int i = 0; i < LAR_KV_COUNT * 3; i++) {
         const uint32_t tokens = (const uint32_t[]){1, 64, 65}[i % 3];
         lar_plan_model m = {.latent = true};
         lar_plan_request r = {.context = tokens, .sequences = 1, .kv = (lar_kv)(i / 3), .memory = 1ull << 40};
         lar_plan p;
         lar_diag d = {0};
-        lar_latent_cache *k;
+        uint8_t kv[27];
         m.field[LAR_PLAN_LAYERS] = 27, m.field[LAR_PLAN_RANK] = 512, m.field[LAR_PLAN_ROPE] = 64;
         assert_int_equal(lar_plan_compute(&m, &r, &p, &d), LAR_OK);
-        assert_int_equal(lar_latent_cache_new(&c, tokens, r.kv, &k, &d), LAR_OK);
-        assert_int_equal(lar_latent_cache_bytes(k), p.request);
-        lar_latent_cache_free(k);
+        memset(kv, (int)r.kv, sizeof kv);
+        lar_page_layout layout = {27, 512, 64, kv};
+        assert_int_equal((tokens + 63) / 64 * lar_page_layout_page_bytes(&layout), p.request);
     }
 }
 
 /* -- golden models ------------------------------------------------------------------------------------------------- */
 
 /* What the wrapped put rounds to before it puts; rank 0: nothing. One test at a time, one thread that puts. */
-static lar_latent_row inserted;
+static struct {
+    uint32_t rank, rope;
+    uint8_t kv[LAR_LAYERS_MAX];
+} inserted;
 
 void __real_lar_latent_cache_put(lar_latent_cache *k, uint32_t layer, uint32_t position, const float *row);
 void __wrap_lar_latent_cache_put(lar_latent_cache *k, uint32_t layer, uint32_t position, const float *row);
@@ -188,16 +190,18 @@ void __wrap_lar_latent_cache_put(lar_latent_cache *k, uint32_t layer, uint32_t p
     if (inserted.rank) {
         assert_true(inserted.rank + inserted.rope <= ROW_MAX);
         memcpy(copy, row, (inserted.rank + inserted.rope) * sizeof *copy);
-        rounded_row(inserted.format, inserted.rank, inserted.rope, copy);
+        rounded_row((lar_kv)inserted.kv[layer], inserted.rank, inserted.rope, copy);
         row = copy;
     }
     __real_lar_latent_cache_put(k, layer, position, row);
 }
 
-static double check_format(golden *g, const golden_case *c, lar_kv kv, golden_run how) {
+static double check_format(golden *g, const golden_case *c, const char *kv, golden_run how) {
+    lar_diag d = {0};
     size_t bytes = (size_t)c->position_count * g->config.vocab * sizeof(float);
-    inserted = (lar_latent_row){kv, g->config.rank, g->config.rope.dims};
-    g->kv = LAR_KV_F32;
+    inserted.rank = g->config.rank, inserted.rope = g->config.rope.dims;
+    assert_int_equal(lar_kv_layers_parse(kv, g->config.layers, inserted.kv, &d), LAR_OK);
+    g->kv = "f32";
     float *want = golden_logits(g, c, how);
     inserted.rank = 0;
     g->kv = kv;
@@ -211,8 +215,11 @@ static double check_format(golden *g, const golden_case *c, lar_kv kv, golden_ru
 static void packed_rows_give_the_bits_of_rounded_ones(void **state) {
     (void)state;
     /* Wide: a choice of experts may flip. The bits are what counts. */
-    static const double most[LAR_KV_COUNT] = {[LAR_KV_F32] = 2e-3, [LAR_KV_F16] = 5e-3, [LAR_KV_BF16] = 0.03,
-                                              [LAR_KV_INT8] = 0.2, [LAR_KV_FP8] = 1,    [LAR_KV_INT8_128] = 0.2};
+    static const struct {
+        const char *kv;
+        double most;
+    } rows[] = {{"f32", 2e-3}, {"f16", 5e-3},     {"bf16", 0.03},          {"int8", 0.2},
+                {"fp8", 1},    {"int8-128", 0.2}, {"fp8,0=bf16,2=f32", 1}, {"f32,1=int8,2=int8-128", 0.2}};
     const golden_run ways[] = {{512, LAR_ATTENTION_ABSORBED},
                                {7, LAR_ATTENTION_ABSORBED},
                                {512, LAR_ATTENTION_EXPANDED}};
@@ -220,13 +227,13 @@ static void packed_rows_give_the_bits_of_rounded_ones(void **state) {
         golden g;
         golden_open(&g, golden_names[m], lar_kernels_panels(lar_cpu_best()), LAR_ACTIVATIONS_F32);
         const golden_case *c = golden_find(&g, "n65");
-        for (int kv = 0; kv < LAR_KV_COUNT; kv++) {
+        for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
             double off = 0;
-            for (int w = 0; w < 3; w++) off = fmax(off, check_format(&g, c, (lar_kv)kv, ways[w]));
+            for (int w = 0; w < 3; w++) off = fmax(off, check_format(&g, c, rows[i].kv, ways[w]));
             print_message("%s, latents in %s: %.2g of the standard deviation from the golden logits\n", golden_names[m],
-                          lar_kv_info_of((lar_kv)kv)->name, off);
-            assert_true(off < most[kv]);
-            assert_true(kv == LAR_KV_F32 || off > 1e-5); /* it is rounded indeed */
+                          rows[i].kv, off);
+            assert_true(off < rows[i].most);
+            assert_true(i == 0 || off > 1e-5); /* it is rounded indeed */
         }
         golden_close(&g);
     }

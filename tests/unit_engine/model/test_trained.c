@@ -83,11 +83,10 @@ static void answer_is_the_same(void **state) {
     open_model(&t, NULL, LAR_ACTIVATIONS_F32);
     const golden_case *c = golden_find(&t.g, "greedy");
     lar_forward *f;
-    lar_latent_cache *k;
+    lar_latent_cache *k = golden_cache(&t.g.config, "f32", c->count + c->continuation_count);
     float *logits = malloc(t.g.config.vocab * sizeof *logits);
     lar_forward_options o = {.tokens_max = c->count, .logits_max = 1};
     assert_int_equal(lar_forward_new(&t.g.config, &t.g.weights, &o, &f, &d), LAR_OK);
-    assert_int_equal(lar_latent_cache_new(&t.g.config, c->count + c->continuation_count, LAR_KV_F32, &k, &d), LAR_OK);
     golden_feed(f, k, c->ids, c->count, logits);
     for (uint32_t i = 0; i < c->continuation_count; i++) {
         uint32_t best = 0;
@@ -193,12 +192,11 @@ static double loss(const float *logits, uint32_t vocab, uint32_t id) {
 
 static double window_loss(const trained *t, lar_forward *f, const uint32_t *ids, float *logits) {
     uint32_t in[WINDOW - 1] = {BOS}, wanted[WINDOW - 1];
-    lar_latent_cache *k;
+    lar_latent_cache *k = golden_cache(&t->g.config, t->g.kv, WINDOW);
     lar_diag d = {0};
     double sum = 0;
     memcpy(in + 1, ids, (WINDOW - 2) * sizeof *in);
     for (uint32_t i = 0; i < WINDOW - 1; i++) wanted[i] = i;
-    assert_int_equal(lar_latent_cache_new(&t->g.config, WINDOW, t->g.kv, &k, &d), LAR_OK);
     lar_forward_part part = {k, in, WINDOW - 1, wanted, WINDOW - 1, 0};
     assert_int_equal(lar_forward_run(f, &part, 1, logits, &d), LAR_OK);
     for (uint32_t i = 0; i < WINDOW - 1; i++)
@@ -221,7 +219,8 @@ static double expected_perplexity(const trained *t, uint32_t tokens) {
 }
 
 /* The first windows of held_out.txt, each begun by BOS, all of their tokens scored: as tests/train/reference.py. */
-static void measure(uint32_t windows, const lar_kernels *kernels, lar_activations activations, lar_kv kv, measured *m) {
+static void measure(uint32_t windows, const lar_kernels *kernels, lar_activations activations, const char *kv,
+                    measured *m) {
     trained t;
     lar_diag d = {0};
     lar_ids ids;
@@ -270,7 +269,7 @@ static void perplexity_holds_on_every_path_and_every_expert_has_work(void **stat
                 {"INT8 activations", WINDOWS, fast, LAR_ACTIVATIONS_INT8, 0.02}};
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
         measured m;
-        measure(ways[i].windows, ways[i].kernels, ways[i].activations, LAR_KV_F32, &m);
+        measure(ways[i].windows, ways[i].kernels, ways[i].activations, "f32", &m);
         print_message("%s: perplexity %.3f, expected %.3f\n", ways[i].name, m.perplexity, m.expected);
         assert_true(fabs(m.perplexity / m.expected - 1) < ways[i].most);
         check_loads(&m, ways[i].windows);
@@ -284,9 +283,9 @@ static void perplexity_holds_in_every_format(void **state) {
                                               [LAR_KV_INT8] = 3e-3, [LAR_KV_FP8] = 0.01, [LAR_KV_INT8_128] = 5e-3};
     for (int kv = 0; kv < LAR_KV_COUNT; kv++) {
         measured m;
-        measure(1, lar_kernels_panels(lar_cpu_best()), LAR_ACTIVATIONS_F32, (lar_kv)kv, &m);
-        print_message("latents in %s: perplexity %.4f, expected %.4f\n", lar_kv_info_of((lar_kv)kv)->name, m.perplexity,
-                      m.expected);
+        const char *name = lar_kv_info_of((lar_kv)kv)->name;
+        measure(1, lar_kernels_panels(lar_cpu_best()), LAR_ACTIVATIONS_F32, name, &m);
+        print_message("latents in %s: perplexity %.4f, expected %.4f\n", name, m.perplexity, m.expected);
         assert_true(fabs(m.perplexity / m.expected - 1) < most[kv]);
     }
 }

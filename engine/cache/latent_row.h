@@ -5,8 +5,8 @@
  * 448; then the rope part, bfloat16: FlashMLA's 656 bytes for 512 + 64. int8, int8-128: the latent as integers from
  * -127 to 127, in groups of 32 or 128; the groups' scales, float16, largest / 127; the rope part as before. All are
  * rounded to the nearest (float_bits.h). What is not finite makes its tile or group NaN, never a number. */
-#ifndef LARDER_ENGINE_MODEL_LATENT_ROW_H
-#define LARDER_ENGINE_MODEL_LATENT_ROW_H
+#ifndef LARDER_ENGINE_CACHE_LATENT_ROW_H
+#define LARDER_ENGINE_CACHE_LATENT_ROW_H
 
 #include "engine/files/kv_format.h"
 

@@ -3,7 +3,7 @@
  * blocks; allocates nothing. Why unpacking has no branches: a token reads all rows before it, so a compiler must be
  * able to do many values at once; subnormal numbers come out right by a product with a power of two.
  * Sources: FlashMLA's README and tests/quant.py (fp8); ggml's Q8_0 (int8). */
-#include "engine/model/latent_row.h"
+#include "engine/cache/latent_row.h"
 
 #include <math.h>
 #include <string.h>
