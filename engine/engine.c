@@ -1,36 +1,16 @@
-/* The embedded engine behind its narrow boundary: opens a model, cuts steps into passes.
- * Flow: gateway/local calls; engine/files, engine/model do the work. One step at a time; blocks while it computes.
- * Why passes: scratch memory is planned for so many tokens, and a longer prompt goes through in pieces.
- * Memory: the model's, and a latent cache for each sequence; a step allocates nothing.
- * Invariant: after an error no sequence has changed. */
-#include "engine/engine.h"
-
+/* The embedded engine behind its narrow boundary: opens a model, tells what it is, reads its texts (header: engine.h).
+ * Flow: gateway/local calls; engine/files, engine/model do the work. One thread; blocks on the model's files.
+ * Memory: the model's, a pass's scratch, and all pages where their bytes are given.
+ * Not here: sequences (engine_sequences.c), steps (engine_step.c). */
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/ensure.h"
+#include "engine/cache/kv_layers.h"
 #include "engine/compute/panel_matmul.h"
 #include "engine/compute/workers.h"
-#include "engine/model/forward.h"
+#include "engine/engine_parts.h"
 #include "engine/model/model_text.h"
-
-enum { PARTS = 64 /* of one pass */ };
-
-struct lar_engine {
-    lar_model_files *files;
-    lar_model_config config;
-    lar_weights weights;
-    lar_forward *forward;
-    lar_workers *workers;
-    const lar_kernels *kernels;
-    uint32_t tokens_max;
-    uint8_t *kv; /* (layers) of lar_kv */
-};
-
-struct lar_sequence {
-    lar_latent_cache *cache;
-};
 
 /* Processors that this process may run on. */
 static uint32_t processors(void) {
@@ -50,22 +30,48 @@ static lar_error choose_kernels(lar_engine *n, const lar_engine_options *o, lar_
     return e;
 }
 
-static lar_error open_all(lar_engine *n, const lar_engine_options *o, lar_diag *d) {
-    lar_error e = choose_kernels(n, o, d);
-    if (!e) e = lar_workers_start(o->threads ? o->threads : processors(), &n->workers, d);
-    if (!e) e = lar_model_files_open(o->path, &n->files, d);
-    if (!e) e = lar_config_read(&n->config, n->files, d);
+static lar_error open_model(lar_engine *n, const lar_engine_options *o, lar_diag *d) {
     lar_weights_options w = {.kernels = n->kernels,
                              .activations = o->activations,
                              .progress = o->progress,
                              .context = o->context};
-    if (!e) e = lar_weights_load(&n->weights, &n->config, n->files, &w, d);
-    if (!e && !(n->kv = malloc(n->config.layers))) e = LAR_NO_MEMORY;
-    if (!e) memset(n->kv, (int)o->kv, n->config.layers);
+    lar_error e = lar_model_files_open(o->path, &n->files, d);
+    if (!e) e = lar_config_read(&n->config, n->files, d);
+    return e ? e : lar_weights_load(&n->weights, &n->config, n->files, &w, d);
+}
+
+/* Formats of latents and, before weights take their time, whether there is memory for the pages. */
+static lar_error open_pages(lar_engine *n, const lar_engine_options *o, lar_diag *d) {
+    n->kv = malloc(n->config.layers);
+    if (!n->kv) return LAR_NO_MEMORY;
+    lar_diag why = {0};
+    lar_error e = lar_kv_layers_parse(o->kv ? o->kv : "f32", n->config.layers, n->kv, &why);
+    if (e) return lar_fail(e, d, "formats of latents: %s", why.text);
+    n->kv_text = lar_kv_layers_text(n->kv, n->config.layers);
+    if (!n->kv_text) return LAR_NO_MEMORY;
+    lar_page_layout layout = lar_engine_layout(n);
+    return o->page_bytes ? lar_page_pool_new(&layout, o->page_bytes, &n->pool, d) : LAR_OK;
+}
+
+static lar_error open_forward(lar_engine *n, const lar_engine_options *o, lar_diag *d) {
+    lar_attention_form form = o->page_bytes ? LAR_ATTENTION_ABSORBED : o->attention;
     n->tokens_max = o->tokens_max ? o->tokens_max : LAR_ENGINE_PASS_TOKENS;
-    if (!e && n->tokens_max > n->config.context) n->tokens_max = n->config.context;
-    lar_forward_options f = {.tokens_max = n->tokens_max, .logits_max = n->tokens_max, .workers = n->workers};
-    return e ? e : lar_forward_new(&n->config, &n->weights, &f, &n->forward, d);
+    if (n->tokens_max > n->config.context) n->tokens_max = n->config.context;
+    lar_forward_options f = {.tokens_max = n->tokens_max,
+                             .logits_max = n->tokens_max,
+                             .workers = n->workers,
+                             .form = form};
+    return lar_forward_new(&n->config, &n->weights, &f, &n->forward, d);
+}
+
+static lar_error open_all(lar_engine *n, const lar_engine_options *o, lar_diag *d) {
+    if (o->page_bytes && o->attention == LAR_ATTENTION_EXPANDED)
+        return lar_fail(LAR_INVALID, d, "sequences in pages are computed in the absorbed form only");
+    lar_error e = choose_kernels(n, o, d);
+    if (!e) e = lar_workers_start(o->threads ? o->threads : processors(), &n->workers, d);
+    if (!e) e = open_model(n, o, d);
+    if (!e) e = open_pages(n, o, d);
+    return e ? e : open_forward(n, o, d);
 }
 
 lar_error lar_engine_open(const lar_engine_options *o, lar_engine **out, lar_diag *d) {
@@ -84,7 +90,9 @@ void lar_engine_close(lar_engine *e) {
     if (e->weights.layers) lar_weights_release(&e->weights);
     lar_model_files_close(e->files);
     lar_workers_stop(e->workers);
+    lar_page_pool_free(e->pool);
     free(e->kv);
+    free(e->kv_text);
     free(e);
 }
 
@@ -140,7 +148,7 @@ void lar_engine_text_release(lar_engine_text *t) {
 lar_engine_info lar_engine_info_of(const lar_engine *e) {
     const lar_model_config *c = &e->config;
     lar_scratch_report s = lar_forward_scratch(e->forward);
-    lar_page_layout layout = lar_forward_layout(c, e->kv);
+    lar_page_layout layout = lar_engine_layout(e);
     return (lar_engine_info){
         .family = lar_model_family_name(c->family),
         .layers = c->layers,
@@ -155,95 +163,8 @@ lar_engine_info lar_engine_info_of(const lar_engine *e) {
         .scratch_bytes = s.bytes,
         .scratch_peak = s.peak,
         .token_bytes = lar_page_layout_token_bytes(&layout),
-        .kv = (lar_kv)e->kv[0],
+        .page_bytes = lar_page_layout_page_bytes(&layout),
+        .reserved_bytes = lar_engine_pages(e).bytes,
+        .kv = e->kv_text,
     };
-}
-
-lar_error lar_sequence_new(const lar_engine *e, uint32_t capacity, lar_sequence **out, lar_diag *d) {
-    *out = NULL;
-    if (capacity > e->config.context)
-        return lar_fail(LAR_LIMIT, d, "%u tokens; the model's context is %u%s", capacity, e->config.context,
-                        lar_config_context_why(&e->config));
-    lar_sequence *s = calloc(1, sizeof *s);
-    if (!s) return LAR_NO_MEMORY;
-    lar_page_layout layout = lar_forward_layout(&e->config, e->kv);
-    lar_error error = lar_latent_cache_new_alone(&layout, capacity, &s->cache, d);
-    if (error) return free(s), error;
-    *out = s;
-    return LAR_OK;
-}
-
-void lar_sequence_free(lar_sequence *s) {
-    if (!s) return;
-    lar_latent_cache_free(s->cache);
-    free(s);
-}
-
-uint32_t lar_sequence_length(const lar_sequence *s) { return lar_latent_cache_length(s->cache); }
-
-void lar_sequence_cut(lar_sequence *s, uint32_t length) {
-    LAR_ASSERT(length <= lar_sequence_length(s));
-    lar_latent_cache_cut(s->cache, length);
-}
-
-/* How far a step has come: part `part`, of which `done` tokens and `wanted` logits are behind. */
-typedef struct place {
-    uint32_t part, done, wanted;
-} place;
-
-typedef struct pass {
-    lar_forward_part parts[PARTS];
-    uint32_t count, tokens, wanted;
-} pass;
-
-/* As much of the part at `at` as the pass has room for. */
-static void take(pass *p, const lar_engine_part *from, place *at, uint32_t room) {
-    uint32_t left = from->count - at->done;
-    lar_forward_part *to = &p->parts[p->count++];
-    *to = (lar_forward_part){.cache = from->sequence->cache,
-                             .ids = from->ids + at->done,
-                             .count = left < room ? left : room,
-                             .wanted = from->wanted ? from->wanted + at->wanted : NULL,
-                             .wanted_from = at->done};
-    at->done += to->count;
-    while (at->wanted + to->wanted_count < from->wanted_count && to->wanted[to->wanted_count] < at->done)
-        to->wanted_count++;
-    at->wanted += to->wanted_count;
-    p->tokens += to->count;
-    p->wanted += to->wanted_count;
-    if (at->done == from->count) *at = (place){at->part + 1, 0, 0};
-}
-
-static lar_error check_wanted(const lar_engine_part *p, lar_diag *d) {
-    for (uint32_t k = 0; k < p->wanted_count; k++)
-        if (p->wanted[k] >= p->count || (k && p->wanted[k] < p->wanted[k - 1]))
-            return lar_fail(LAR_INVALID, d, "logits of token %u of %u are wanted, or out of order", p->wanted[k],
-                            p->count);
-    return LAR_OK;
-}
-
-/* Passes that were done before one failed are taken back: what a part added is its length less what it has done. */
-static void take_back(const lar_engine_part *parts, place at) {
-    for (uint32_t i = 0; i <= at.part; i++) {
-        uint32_t added = i < at.part ? parts[i].count : at.done;
-        if (added) lar_sequence_cut(parts[i].sequence, lar_sequence_length(parts[i].sequence) - added);
-    }
-}
-
-lar_error lar_engine_step(lar_engine *e, const lar_engine_part *parts, uint32_t count, float *logits, lar_diag *d) {
-    place at = {0};
-    for (uint32_t i = 0; i < count; i++) {
-        lar_error error = check_wanted(&parts[i], d);
-        if (error) return error;
-    }
-    while (at.part < count) {
-        pass p = {.count = 0};
-        place begin = at;
-        while (at.part < count && p.count < PARTS && p.tokens < e->tokens_max)
-            take(&p, &parts[at.part], &at, e->tokens_max - p.tokens);
-        lar_error error = lar_forward_run(e->forward, p.parts, p.count, logits, d);
-        if (error) return take_back(parts, begin), error;
-        logits += (uint64_t)p.wanted * e->config.vocab;
-    }
-    return LAR_OK;
 }

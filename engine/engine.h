@@ -34,12 +34,13 @@ typedef struct lar_engine_options {
      * readable ones. All but the reference give the same bits. */
     const char *cpu;
     lar_activations activations; /* how x is rounded before products; the router and latents are in float32 always */
-    lar_kv kv;                   /* how sequences keep latents between passes; 0: LAR_KV_F32 */
-    /* Of all sequences together, reserved when the engine is opened. 0: each sequence takes its own when it is made. */
+    const char *kv;              /* how sequences keep latents between passes, by layer (kv_layers.h); NULL: "f32" */
+    /* Of all sequences' pages together, reserved when the engine is opened. 0: each sequence takes pages for its whole
+     * capacity when it is made. */
     uint64_t page_bytes;
     lar_page_store *page_store; /* borrowed; where kept prefixes go that memory has no room for. NULL: nowhere */
     /* ABSORBED: what is computed does not depend on how a prompt is cut into steps, so that a sequence with a kept
-     * prefix, or in company, has the bits of one alone; implied by page_bytes. */
+     * prefix, or in company, has the bits of one alone; implied by page_bytes. 0: BY_LENGTH, which is faster. */
     lar_attention_form attention;
     /* Of experts' weights, at most so many bytes in memory at once, the others are read when a token needs them
      * (expert_cache.h). 0: all are in memory. */
@@ -59,12 +60,14 @@ typedef struct lar_engine_info {
     uint32_t layers, vocab, context, experts, experts_used;
     const char *kernels; /* "avx512" */
     uint32_t threads;
-    uint64_t packed_bytes;  /* of weights beside the mapped files */
-    uint64_t active_bytes;  /* of weights that one token reads: all products, of a layer's experts those it uses */
-    uint64_t scratch_bytes; /* of a pass */
-    uint64_t scratch_peak;  /* what no plan could go below */
-    uint64_t token_bytes;   /* that a sequence keeps for one token */
-    lar_kv kv;              /* how it keeps them */
+    uint64_t packed_bytes;   /* of weights beside the mapped files */
+    uint64_t active_bytes;   /* of weights that one token reads: all products, of a layer's experts those it uses */
+    uint64_t scratch_bytes;  /* of a pass */
+    uint64_t scratch_peak;   /* what no plan could go below */
+    uint64_t token_bytes;    /* that a sequence keeps for one token */
+    uint64_t page_bytes;     /* of LAR_PAGE_TOKENS of them, which it takes at a time */
+    uint64_t reserved_bytes; /* of all pages; 0: each sequence has its own */
+    const char *kv;          /* how latents are kept, in the shortest form; as long as the engine */
 } lar_engine_info;
 lar_engine_info lar_engine_info_of(const lar_engine *e);
 
@@ -82,8 +85,8 @@ typedef struct lar_engine_text {
 LAR_MUST_USE lar_error lar_engine_text_read(const lar_engine *e, lar_engine_text *out, lar_diag *d);
 void lar_engine_text_release(lar_engine_text *t);
 
-/* Room for `capacity` tokens (at most the model's context) in the engine's format, taken now. NO_MEMORY; LIMIT: over
- * the context. */
+/* Of at most `capacity` tokens, which are at most the model's context. Without options.page_bytes pages for all of them
+ * are taken now. NO_MEMORY; LIMIT: over the context. */
 LAR_MUST_USE lar_error lar_sequence_new(const lar_engine *e, uint32_t capacity, lar_sequence **out, lar_diag *d);
 void lar_sequence_free(lar_sequence *s); /* NULL: nothing happens */
 uint32_t lar_sequence_length(const lar_sequence *s);
@@ -96,7 +99,8 @@ void lar_sequence_cut(lar_sequence *s, uint32_t length);
 /* Room for `tokens` more, now or by letting go of kept prefixes. FULL: there are not so many pages; nothing changed. A
  * step reserves by itself; its FULL leaves all sequences as they were. */
 LAR_MUST_USE lar_error lar_sequence_reserve(lar_sequence *s, uint32_t tokens, lar_diag *d);
-/* A sequence with the same tokens: whole pages are shared, the last one is copied. FULL, NO_MEMORY. */
+/* A sequence with the same tokens and capacity: whole pages are shared, the last one is copied; without page_bytes all
+ * are copied. FULL, NO_MEMORY. */
 LAR_MUST_USE lar_error lar_sequence_fork(const lar_sequence *s, lar_sequence **out, lar_diag *d);
 /* An empty sequence takes over the longest prefix of the ids that is kept for this scope, and all of it but the last
  * token at most, so that there is something to compute logits from. Returns its tokens, a multiple of
@@ -120,9 +124,9 @@ typedef struct lar_engine_part {
     uint32_t wanted_count;
 } lar_engine_part;
 
-/* Adds tokens to sequences, no sequence twice in one step, and writes the wanted logits, (wanted tokens, vocab), in the
- * order of the parts. INVALID: an id outside the vocabulary; LIMIT: a sequence or the context is full. After an error
- * all sequences are as they were. Allocates nothing. */
+/* Adds tokens to sequences and writes the wanted logits, (wanted tokens, vocab), in the order of the parts. INVALID: an
+ * id outside the vocabulary, a sequence twice in one step; LIMIT: a sequence or the context is full; FULL: not enough
+ * pages. After an error all sequences are as they were, and so is what was reserved for them. Allocates nothing. */
 LAR_MUST_USE lar_error lar_engine_step(lar_engine *e, const lar_engine_part *parts, uint32_t count, float *logits,
                                        lar_diag *d);
 

@@ -316,7 +316,7 @@ static void logits_of_wanted(const pass *p, float *logits) {
     if (n) lar_matmul(&(lar_product){&p->f->w->head, 1, n, rows, c->hidden, 0, logits, c->vocab, 0}, &p->run);
 }
 
-static lar_error check_part(const lar_forward *f, const lar_forward_part *part, lar_diag *d) {
+lar_error lar_forward_check(const lar_forward *f, const lar_forward_part *part, lar_diag *d) {
     if (LAR_BUG(CONTEXT_SHIFT) && lar_latent_cache_length(part->cache) == lar_latent_cache_capacity(part->cache))
         lar_latent_cache_cut(part->cache, 0);
     uint64_t end = (uint64_t)lar_latent_cache_length(part->cache) + part->count;
@@ -341,7 +341,7 @@ lar_error lar_forward_run(lar_forward *f, const lar_forward_part *parts, uint32_
     uint64_t tokens = 0, wanted = 0;
     for (uint32_t i = 0; i < count; i++) {
         tokens += parts[i].count, wanted += parts[i].wanted_count;
-        lar_error e = check_part(f, &parts[i], d);
+        lar_error e = lar_forward_check(f, &parts[i], d);
         if (e) return e;
     }
     if (tokens > f->o.tokens_max || wanted > f->o.logits_max)

@@ -14,7 +14,7 @@ typedef struct lar_forward_options {
     uint32_t tokens_max; /* in one pass, all sequences together; 1 to LAR_FORWARD_TOKENS_MAX */
     uint32_t logits_max; /* tokens of a pass whose logits are wanted; 1 to tokens_max */
     struct lar_workers *workers;
-    lar_attention_form form; /* LAR_ATTENTION_BY_LENGTH but in tests */
+    lar_attention_form form;
 } lar_forward_options;
 
 /* The next tokens of one sequence. */
@@ -36,6 +36,9 @@ static inline lar_page_layout lar_forward_layout(const lar_model_config *c, cons
 LAR_MUST_USE lar_error lar_forward_new(const lar_model_config *c, const lar_weights *w, const lar_forward_options *o,
                                        lar_forward **out, lar_diag *d);
 void lar_forward_free(lar_forward *f); /* NULL: nothing happens */
+
+/* Whether a part can be run, but for the number of its tokens: the errors of lar_forward_run. */
+LAR_MUST_USE lar_error lar_forward_check(const lar_forward *f, const lar_forward_part *part, lar_diag *d);
 
 /* Runs `count` parts of different sequences in one pass and writes the wanted logits, (wanted tokens, vocab), in the
  * order of the parts; each has room (lar_latent_cache_reserve). One pass at a time. INVALID: an id outside the

@@ -196,7 +196,7 @@ static void report(const bench *b) {
             "in %s\n"
             "round   prefill t/s  decode t/s decode GB/s   read GB/s     share\n",
             i->family, i->layers, i->kernels, i->threads, i->threads == 1 ? "" : "s", (double)i->active_bytes / 1e6,
-            b->o->prompt_tokens, b->o->decode_tokens, lar_kv_info_of(i->kv)->name);
+            b->o->prompt_tokens, b->o->decode_tokens, i->kv);
     for (uint32_t k = 0; k < b->o->round_count; k++) {
         char name[12];
         (void)snprintf(name, sizeof name, "%u", k + 1);

@@ -6,7 +6,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "engine/cache/kv_layers.h"
 #include "engine/compute/workers.h"
+#include "engine/model/model_config.h"
 #include "gateway/config/option_value.h"
 
 const char **lar_compute_options_find(lar_compute_options *o, lar_slice name) {
@@ -17,13 +19,12 @@ const char **lar_compute_options_find(lar_compute_options *o, lar_slice name) {
     return NULL;
 }
 
-/* The names of kv_format.def, for people. */
-static lar_error no_such_kv(const char *name, lar_diag *d) {
-    char names[128];
-    size_t n = 0;
-    for (int i = 0; i < LAR_KV_COUNT && n < sizeof names; i++)
-        n += (size_t)snprintf(names + n, sizeof names - n, "%s%s", i ? ", " : "", lar_kv_info_of((lar_kv)i)->name);
-    return lar_fail(LAR_INVALID, d, "--kv %.40s: expected one of %s", name, names);
+/* What can be wrong before a model is open: all but whether it has so many layers. */
+static lar_error check_kv(const char *text, lar_diag *d) {
+    uint8_t kv[LAR_LAYERS_MAX];
+    lar_diag why = {0};
+    lar_error e = lar_kv_layers_parse(text, LAR_LAYERS_MAX, kv, &why);
+    return e ? lar_fail(e, d, "--kv %s", why.text) : LAR_OK;
 }
 
 lar_error lar_compute_options_read(const lar_compute_options *o, lar_activations otherwise, lar_engine_options *engine,
@@ -40,7 +41,8 @@ lar_error lar_compute_options_read(const lar_compute_options *o, lar_activations
     engine->threads = (uint32_t)threads;
     engine->cpu = o->cpu;
     engine->activations = otherwise;
-    if (o->kv && !lar_kv_named(o->kv, &engine->kv)) return no_such_kv(o->kv, d);
+    engine->kv = o->kv;
+    if (o->kv && check_kv(o->kv, d)) return LAR_INVALID;
     if (!o->activations) return LAR_OK;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         if (strcmp(names[i], o->activations) != 0) continue;

@@ -15,7 +15,8 @@ typedef struct lar_compute_options {
     "  --threads N     that compute (all processors that this process may use)\n"                                      \
     "  --cpu PATH      kernels: auto, avx512, avx2, scalar; or reference, the readable and slow ones (auto)\n"         \
     "  --activations   f32, bf16, int8: rounded so before products; by-type: int8 with weights of a quantised type\n"  \
-    "  --kv FORMAT     of what is kept of each token: f32, f16, bf16, int8, fp8, int8-128 (f32)\n"
+    "  --kv FORMATS    of what is kept of each token: f32, f16, bf16, int8, fp8, int8-128 (f32); by layer as\n"        \
+    "                  fp8,0=bf16,24-26=bf16\n"
 
 /* Where the value of `--NAME` belongs; NULL: not one of these options. */
 const char **lar_compute_options_find(lar_compute_options *o, lar_slice name);

@@ -290,8 +290,7 @@ static void describe(const lar_engine *engine) {
                   "[%s, %u layers, context %u; kernels %s, %u threads; %.1f MiB of weights beside the files, scratch "
                   "%.1f MiB of which %.1f are in use at most, %.1f KiB a token in %s]\n",
                   i.family, i.layers, i.context, i.kernels, i.threads, (double)i.packed_bytes / MIB,
-                  (double)i.scratch_bytes / MIB, (double)i.scratch_peak / MIB, (double)i.token_bytes / KIB,
-                  lar_kv_info_of(i.kv)->name);
+                  (double)i.scratch_bytes / MIB, (double)i.scratch_peak / MIB, (double)i.token_bytes / KIB, i.kv);
 }
 
 static int run_text(const options *o, lar_engine_options *how) {

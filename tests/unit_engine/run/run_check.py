@@ -110,7 +110,9 @@ def check_refusals(larder, model, folder):
                              "--seed does nothing with --perplexity"),
                             ((*whole, "--threads", "0"), "--threads 0: expected 1 to"),
                             ((*whole, "--activations", "int4"), "expected f32, bf16, int8 or by-type"),
-                            ((*whole, "--kv", "fp4"), "--kv fp4: expected one of f32, f16, bf16, int8, fp8, int8-128")]:
+                            ((*whole, "--kv", "fp4"), "--kv 'fp4': no latent is kept in fewer than 8 bits"),
+                            ((*whole, "--kv", "f64"), "'f64' is no format; expected one of f32, f16, bf16, int8, fp8, int8-128"),
+                            ((*whole, "--kv", "fp8,0=bf16,0-1=f32"), "--kv '0-1=f32': layer 0 was named before")]:
         code, err = run(larder, *arguments)
         assert code == 2 and says in err, (arguments, err)
 
