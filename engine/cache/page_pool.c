@@ -29,6 +29,8 @@ struct lar_page_pool {
     _Atomic uint32_t held;
     uint32_t (*reclaim)(void *context, uint32_t wanted);
     void *reclaim_context;
+    void (*changed)(void *context, int32_t page, uint32_t holders);
+    void *changed_context;
 };
 
 /* -- layout ------------------------------------------------------------------------------------------------------ */
@@ -133,6 +135,12 @@ void lar_page_pool_on_empty(lar_page_pool *p, uint32_t (*reclaim)(void *context,
     p->reclaim_context = context;
 }
 
+void lar_page_pool_on_holders(lar_page_pool *p, void (*changed)(void *context, int32_t page, uint32_t holders),
+                              void *context) {
+    p->changed = changed;
+    p->changed_context = context;
+}
+
 /* -- holders ----------------------------------------------------------------------------------------------------- */
 
 bool lar_page_ensure(lar_page_pool *p, uint32_t count) {
@@ -158,12 +166,16 @@ void lar_page_share(lar_page_pool *p, int32_t page) {
     uint32_t *holders = holders_of(p, page);
     LAR_ASSERT(*holders > 0 && *holders < UINT32_MAX);
     ++*holders;
+    if (p->changed) p->changed(p->changed_context, page, *holders);
 }
 
 void lar_page_drop(lar_page_pool *p, int32_t page) {
     uint32_t *holders = holders_of(p, page);
     LAR_ASSERT(*holders > 0);
-    if (--*holders) return;
+    if (--*holders) {
+        if (p->changed) p->changed(p->changed_context, page, *holders);
+        return;
+    }
     p->free_pages[p->free_count++] = page;
     p->held = p->pages - p->free_count;
 }

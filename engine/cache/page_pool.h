@@ -55,6 +55,11 @@ uint32_t lar_page_holders(const lar_page_pool *p, int32_t page);
 /* Who can let go of pages (the prefix cache): returns how many became free. NULL: nobody. */
 void lar_page_pool_on_empty(lar_page_pool *p, uint32_t (*reclaim)(void *context, uint32_t wanted), void *context);
 
+/* Who keeps pages beside sequences (the prefix cache) hears, after every share and drop that leaves a page with
+ * holders, how many it has; it shares and drops nothing meanwhile. NULL: nobody. */
+void lar_page_pool_on_holders(lar_page_pool *p, void (*changed)(void *context, int32_t page, uint32_t holders),
+                              void *context);
+
 /* The rows of one layer, (LAR_PAGE_TOKENS, row bytes). */
 uint8_t *lar_page_rows(const lar_page_pool *p, int32_t page, uint32_t layer);
 /* All of it, page_bytes. */
