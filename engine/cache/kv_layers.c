@@ -34,7 +34,8 @@ static unsigned digit(char c) { return isdigit((unsigned char)c) ? (unsigned)(c 
 static unsigned bits_named(lar_slice name) {
     size_t at = 0;
     while (at < name.len && !isdigit((unsigned char)name.ptr[at])) at++;
-    if (at && at + 2 < name.len && tolower((unsigned char)name.ptr[at - 1]) == 'e' && name.ptr[at + 1] == 'm')
+    if (at && at + 2 < name.len && tolower((unsigned char)name.ptr[at - 1]) == 'e' &&
+        tolower((unsigned char)name.ptr[at + 1]) == 'm')
         return 1 + digit(name.ptr[at]) + digit(name.ptr[at + 2]);
     unsigned bits = 0;
     for (; at < name.len && isdigit((unsigned char)name.ptr[at]) && bits < 100; at++)

@@ -28,7 +28,7 @@ struct lar_latent_cache {
 
 static uint32_t pages_of(uint64_t tokens) { return (uint32_t)((tokens + LAR_PAGE_TOKENS - 1) / LAR_PAGE_TOKENS); }
 
-/* -- making -------------------------------------------------------------------------------------------------------- */
+/* -- making ------------------------------------------------------------------------------------------------------- */
 
 lar_error lar_latent_cache_new(lar_page_pool *pool, uint32_t capacity, lar_latent_cache **out, lar_diag *d) {
     *out = NULL;
@@ -116,7 +116,7 @@ uint32_t lar_latent_cache_room(const lar_latent_cache *k) {
     return room < k->capacity ? (uint32_t)room : k->capacity;
 }
 
-/* -- writing ------------------------------------------------------------------------------------------------------- */
+/* -- writing ------------------------------------------------------------------------------------------------------ */
 
 /* The page of the next row has rows already, and others hold it. */
 static bool begun_is_shared(const lar_latent_cache *k) {
@@ -201,7 +201,7 @@ void lar_latent_cache_back(lar_latent_cache *k) {
     if (!k->marked_spare) drop_spare(k);
 }
 
-/* -- reading ------------------------------------------------------------------------------------------------------- */
+/* -- reading ------------------------------------------------------------------------------------------------------ */
 
 static const float *rows(const lar_latents *l, uint32_t first, uint32_t count, float *room) {
     const lar_latent_cache *k = l->cache;
@@ -219,7 +219,7 @@ lar_latents lar_latent_cache_rows(const lar_latent_cache *k, uint32_t layer) {
     return (lar_latents){.cache = k, .layer = layer, .rows = rows};
 }
 
-/* -- whole pages --------------------------------------------------------------------------------------------------- */
+/* -- whole pages -------------------------------------------------------------------------------------------------- */
 
 int32_t lar_latent_cache_page(const lar_latent_cache *k, uint32_t index) {
     LAR_ASSERT(index < pages_of(k->length));

@@ -103,8 +103,8 @@ lar_error lar_page_pool_new(const lar_page_layout *layout, uint64_t bytes, lar_p
     p->layout = *layout;
     p->page_bytes = page;
     p->pages = pages < INT32_MAX ? (uint32_t)pages : INT32_MAX;
-    lar_error e = make_tables(p, layout);
-    if (!e) e = map_pages(p, d);
+    lar_error e = map_pages(p, d);
+    if (!e) e = make_tables(p, layout);
     if (e) return lar_page_pool_free(p), e;
     *out = p;
     return LAR_OK;
