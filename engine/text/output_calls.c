@@ -40,6 +40,14 @@ lar_output_format lar_output_format_of(lar_slice s) {
     return memmem(s.ptr, s.len, FENCE "json", 7) ? LAR_OUTPUT_FORMAT_V3 : LAR_OUTPUT_FORMAT_V31;
 }
 
+bool lar_output_format_marks(lar_output_format format, lar_slice token) {
+    static const char *const marks[] = {BEGIN, END, CALL_BEGIN, CALL_END, SEPARATOR};
+    if (format == LAR_OUTPUT_FORMAT_DSML) return memmem(token.ptr, token.len, DSML, sizeof DSML - 1) != NULL;
+    for (size_t i = 0; format != LAR_OUTPUT_FORMAT_NONE && i < sizeof marks / sizeof *marks; i++)
+        if (lar_slice_eq_cstr(token, marks[i])) return true;
+    return false;
+}
+
 void lar_output_calls_init(lar_output_calls *c, const lar_output_options *options, const lar_output_sink *sink) {
     *c = (lar_output_calls){.sink = sink, .format = options->format, .mode = options->arguments};
     lar_buf_init(&c->raw, LAR_OUTPUT_CALL_BYTES_MAX + 256);

@@ -24,6 +24,7 @@ struct lar_output_stream {
     char begin[LAR_OUTPUT_MARK_BYTES_MAX + 1], end[LAR_OUTPUT_MARK_BYTES_MAX + 1]; /* of reasoning; NUL-terminated */
     stage stage;
     uint32_t block_tokens, block_tokens_max;
+    uint64_t read, used; /* bytes of whole characters, and of them what left `pending` */
     int hit;
     bool over_limit;
 };
@@ -131,6 +132,7 @@ static lar_error process(lar_output_stream *o) {
         at += used;
     }
     lar_buf_consume(&o->pending, at);
+    o->used += at;
     if (e != LAR_LIMIT || o->calls.place == LAR_OUTPUT_OUTSIDE) return e;
     o->over_limit = true; /* the call's own maximum */
     return LAR_OK;
@@ -142,6 +144,7 @@ lar_error lar_output_stream_feed(lar_output_stream *o, lar_slice bytes, uint32_t
     if (bytes.len > LAR_OUTPUT_CALL_BYTES_MAX) return LAR_LIMIT;
     o->chars.len = 0;
     lar_error e = lar_output_utf8_push(&o->utf8, bytes, &o->chars);
+    o->read += o->chars.len;
     if (!e) e = lar_output_stop_push(o->stop, lar_buf_slice(&o->chars), &o->pending, &o->hit);
     if (!e) e = process(o);
     if (o->calls.place != LAR_OUTPUT_OUTSIDE) {
@@ -161,8 +164,16 @@ static lar_error flush(lar_output_stream *o, bool *unfinished) {
     if (*unfinished) e = tell(o, LAR_OUTPUT_CONTENT, lar_buf_slice(&o->calls.raw));
     bool reasoning = o->stage == STAGE_REASONING;
     if (!e) e = tell(o, reasoning ? LAR_OUTPUT_REASONING : LAR_OUTPUT_CONTENT, lar_buf_slice(&o->pending));
+    o->used += o->pending.len;
     o->pending.len = 0;
     return e;
+}
+
+lar_output_progress lar_output_stream_progress(const lar_output_stream *o) {
+    bool inside = o->calls.place != LAR_OUTPUT_OUTSIDE; /* it may still come out as text */
+    return (lar_output_progress){.read = o->read,
+                                 .done = o->used - (inside ? o->calls.raw.len : 0),
+                                 .reasoning = o->stage == STAGE_REASONING && !inside};
 }
 
 lar_error lar_output_stream_finish(lar_output_stream *o, lar_output_summary *summary) {
@@ -171,6 +182,7 @@ lar_error lar_output_stream_finish(lar_output_stream *o, lar_output_summary *sum
     if (o->hit < 0 && !o->over_limit) {
         o->chars.len = 0;
         e = lar_output_utf8_finish(&o->utf8, &o->chars);
+        o->read += o->chars.len;
         if (!e) e = lar_output_stop_push(o->stop, lar_buf_slice(&o->chars), &o->pending, &o->hit);
     }
     if (!e) e = lar_output_stop_finish(o->stop, &o->pending);

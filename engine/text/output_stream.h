@@ -84,6 +84,9 @@ typedef struct lar_output_summary {
     uint32_t calls_invalid; /* that came out as text, or (STREAM) whose arguments are no JSON object or have no end */
 } lar_output_summary;
 
+/* True if the token's text is one of the format's marks: a special token that the stream must be fed all the same. */
+bool lar_output_format_marks(lar_output_format format, lar_slice token);
+
 /* True if a rendered prompt ends with the mark, but for white space: options.reasoning_open. */
 bool lar_output_prompt_opens(lar_slice prompt, lar_slice reasoning_begin);
 
@@ -99,6 +102,13 @@ void lar_output_stream_free(lar_output_stream *o); /* NULL is allowed */
  * for the one that ended the text. *more is false once a stop string or the limit of a call was met: the caller stops
  * generating and calls finish. Errors: the sink's, NO_MEMORY, LIMIT (a token too large). */
 LAR_MUST_USE lar_error lar_output_stream_feed(lar_output_stream *o, lar_slice bytes, uint32_t tokens, bool *more);
+/* How far it is, in bytes of whole characters: what came in, and what of it was told or has become a mark or a call.
+ * The rest is held back, or lies behind a stop string. */
+typedef struct lar_output_progress {
+    uint64_t read, done;
+    bool reasoning; /* the next text would be reasoning */
+} lar_output_progress;
+lar_output_progress lar_output_stream_progress(const lar_output_stream *o);
 /* The end: tells what was held back. Once. */
 LAR_MUST_USE lar_error lar_output_stream_finish(lar_output_stream *o, lar_output_summary *summary);
 

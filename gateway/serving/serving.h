@@ -22,6 +22,7 @@ typedef struct lar_serving_options {
     lar_engine_text *text;    /* emptied and taken over, also after an error */
     const char *model;        /* the name it is served by; copied */
     const char *fingerprint;  /* system_fingerprint: says what computes (files, format of the cache, version); copied */
+    bool any_model;           /* whatever model a request names is this one: the caller's routes have chosen it */
     uint32_t vocab;           /* of the engine: ids below it are valid */
     uint32_t context;         /* tokens of one sequence, prompt and answer: the scheduler's */
     uint32_t call_tokens_max; /* of one block of calls of tools; over it the answer ends with "length". 0: no limit */
@@ -79,8 +80,9 @@ typedef struct lar_answer_end {
     uint64_t queued_us, prefill_us, decode_us; /* of the job that took longest in each */
 } lar_answer_end;
 
-/* Called by the thread that calls lar_answer_start and by the scheduler's, never by two at a time; must not block and
- * must not call lar_answer_*, but for lar_answer_free inside of `end`. */
+/* Called by the thread that calls lar_answer_start and by the scheduler's, never by two at a time. Head and bytes come
+ * under the answer's own lock, which lar_answer_cancel takes, too: they must not block, must not call lar_answer_*, and
+ * nobody may call lar_answer_cancel while holding a lock that they take. `end` comes without it and may free. */
 typedef struct lar_answer_sink {
     void *user;
     void (*head)(void *user, const lar_answer_head *h); /* once, before any bytes; never after lar_answer_cancel */
@@ -96,8 +98,9 @@ LAR_MUST_USE lar_error lar_answer_new(const lar_serving *s, const lar_serving_as
                                       lar_answer **out);
 /* Submits the answer's jobs (a completions request has one for each prompt). `scheduler` is borrowed until sink.end. */
 void lar_answer_start(lar_answer *a, lar_scheduler *scheduler);
-/* The client is gone: its jobs end within a step, sink.end comes with CLIENT_GONE, no head and no bytes begin after
- * this returned, but for the one under way. Any thread, from lar_answer_new until sink.end; more than once is once. */
+/* The client is gone: its jobs end within a step, sink.end comes with CLIENT_GONE, no head and no bytes come after
+ * this returned. Any thread, until lar_answer_free; more than once is once, and after
+ * sink.end nothing happens. */
 void lar_answer_cancel(lar_answer *a);
 /* After sink.end, or without lar_answer_start. NULL: nothing happens. */
 void lar_answer_free(lar_answer *a);
