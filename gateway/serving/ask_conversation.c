@@ -1,7 +1,7 @@
 /* Messages and tools of a chat request, checked, in the form that templates read.
  * Flow: prompts.c calls, behind ask_read.c. Any thread; never blocks. Why they are written anew: templates join
- * contents to strings, so that lists of parts become text; developer becomes system; members that no template knows (marks,
- * ids of clients) stay out of the prompt. What is copied is copied as it stands in the body, escapes and all.
+ * contents to strings, so that lists of parts become text; developer becomes system; members that no template knows
+ * (marks, ids of clients) stay out of the prompt. What is copied is copied as it stands in the body, escapes and all.
  * Invariant: `content` is a message's last member, so that a prefix that ends inside of it can be closed there.
  * Memory: two buffers, a few times the body at most. */
 #include <stdio.h>
