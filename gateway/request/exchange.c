@@ -95,7 +95,7 @@ void lar_exchange_free_spares(lar_loop *l) {
 }
 
 void lar_exchange_recycle(lar_exchange *x) {
-    LAR_ASSERT(x->state == EXCHANGE_DONE && !x->lease.conn && !x->lease.waiting_in);
+    LAR_ASSERT(x->state == EXCHANGE_DONE && !x->lease.pool && !x->lease.held);
     lar_loop *l = x->loop;
     lar_deadline_clear(&x->deadline);
     if (l->pools_closed || l->spare_count >= LAR_SPARE_EXCHANGES_MAX) {
@@ -295,9 +295,16 @@ static bool send_again(lar_exchange *x) {
 
 static void send_request(lar_exchange *x) {
     bool unsent = true;
-    lar_lease_expect_head(&x->lease, x->head_request);
     if (x->lease.reused) x->record.flags |= LAR_JREC_REUSED;
-    lar_error e = lar_lease_send(&x->lease, x->iov, x->iov_count, LAR_WRITE_BORROW, &unsent);
+    lar_lease_request r = {.iov = x->iov,
+                           .count = x->iov_count,
+                           .method = x->head->method,
+                           .path = x->route.path,
+                           .to_head_request = x->head_request,
+                           .scope = &x->scope,
+                           .tenant = x->record.tenant,
+                           .id = x->record.request_id};
+    lar_error e = lar_lease_send(&x->lease, &r, &unsent);
     if (e && unsent && send_again(x)) return;
     lar_exchange_move(x, EXCHANGE_WAIT_HEAD);
     x->sent = true;

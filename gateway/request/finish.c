@@ -125,7 +125,7 @@ static void leave_client(lar_exchange *x, client_next next) {
 
 /* The client has what it gets; the upstream may still say how many tokens that was. */
 static bool worth_draining(const lar_exchange *x) {
-    return x->state == EXCHANGE_RELAY && x->relay == RELAY_SSE && !x->answer_whole && x->lease.conn &&
+    return x->state == EXCHANGE_RELAY && x->relay == RELAY_SSE && !x->answer_whole && x->lease.held &&
            (x->usage.finished || x->usage.done) && !x->loop->stopping;
 }
 
@@ -151,7 +151,7 @@ void lar_exchange_finish(lar_exchange *x, lar_ending how, client_next next) {
 
 /* The end of a drained stream lets its connection be used again. */
 void lar_exchange_drained(lar_exchange *x) {
-    x->answer_whole = x->lease.conn && lar_lease_at_end(&x->lease);
+    x->answer_whole = lar_lease_at_end(&x->lease);
     settle(x, (lar_ending)x->record.ending);
 }
 

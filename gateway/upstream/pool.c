@@ -11,14 +11,14 @@
 
 enum { RECENT_NS = 200000, CAREFUL_MS = 60000 };
 
-static void pump(lar_pool *p);
+static void pump(conn_pool *p);
 
 static void tell(lar_lease *l, lar_lease_event_kind kind, lar_error e, const char *detail) {
     l->on_event(l->owner, &(lar_lease_event){.kind = kind, .error = e, .detail = detail ? detail : ""});
 }
 
-static void wait_push(lar_pool *p, lar_lease *l) {
-    l->waiting_in = p;
+static void wait_push(conn_pool *p, lar_lease *l) {
+    l->pool = &p->base;
     l->next = NULL;
     l->prev = p->wait_last;
     if (p->wait_last) p->wait_last->next = l;
@@ -27,19 +27,21 @@ static void wait_push(lar_pool *p, lar_lease *l) {
     p->waiting++;
 }
 
+static conn_pool *pool_of(const lar_lease *l) { return (conn_pool *)l->pool; }
+
 static void wait_remove(lar_lease *l) {
-    lar_pool *p = l->waiting_in;
+    conn_pool *p = pool_of(l);
     if (l->prev) l->prev->next = l->next;
     else p->wait_first = l->next;
     if (l->next) l->next->prev = l->prev;
     else p->wait_last = l->prev;
-    l->waiting_in = NULL;
+    l->pool = NULL;
     l->prev = l->next = NULL;
     p->waiting--;
 }
 
 /* Those that wait now; one that begins to wait meanwhile has its own chance. */
-static void fail_all(lar_pool *p, lar_error e, const char *detail) {
+static void fail_all(conn_pool *p, lar_error e, const char *detail) {
     for (uint32_t n = p->waiting; n && p->wait_first; n--) {
         lar_lease *l = p->wait_first;
         wait_remove(l);
@@ -48,22 +50,13 @@ static void fail_all(lar_pool *p, lar_error e, const char *detail) {
 }
 
 static void on_resolved(void *owner, lar_error e) {
-    lar_pool *p = owner;
+    conn_pool *p = owner;
     if (e) fail_all(p, e, "the name has no address, or the resolver failed");
     else pump(p);
 }
 
-lar_pool *lar_pool_new(const lar_pool_options *o) {
-    lar_pool *p = calloc(1, sizeof *p);
-    if (!p) return NULL;
-    p->o = *o;
-    lar_resolver_init(&p->resolver, o->loop, o->config->url.host, o->config->url.port, o->config->dns_ttl_ms);
-    p->resolver.on_done = on_resolved;
-    p->resolver.owner = p;
-    return p;
-}
-
-void lar_pool_close(lar_pool *p) {
+static void close_pool(lar_pool *pool) {
+    conn_pool *p = (conn_pool *)pool;
     p->closing = true;
     lar_resolver_close(&p->resolver);
     fail_all(p, LAR_SHUTDOWN, "");
@@ -74,22 +67,25 @@ void lar_pool_close(lar_pool *p) {
     }
 }
 
-void lar_pool_free(lar_pool *p) {
-    if (!p) return;
-    LAR_ASSERT(lar_pool_quiet(p));
-    free(p);
+static bool is_resolving(const lar_pool *pool) {
+    const conn_pool *p = (const conn_pool *)pool;
+    return p->resolver.resolving && !lar_resolver_fresh(&p->resolver);
 }
 
-bool lar_pool_resolving(const lar_pool *p) { return p->resolver.resolving && !lar_resolver_fresh(&p->resolver); }
-
-bool lar_pool_quiet(const lar_pool *p) {
+static bool is_quiet(const lar_pool *pool) {
+    const conn_pool *p = (const conn_pool *)pool;
     return p->open_count == 0 && p->waiting == 0 && lar_resolver_idle(&p->resolver);
 }
 
-void lar_pool_upstream_closes(lar_pool *p) { p->careful_until_ms = uv_now(p->o.loop) + CAREFUL_MS; }
+static void free_pool(lar_pool *p) {
+    LAR_ASSERT(is_quiet(p));
+    free(p);
+}
+
+void lar_pool_upstream_closes(conn_pool *p) { p->careful_until_ms = uv_now(p->o.loop) + CAREFUL_MS; }
 
 void lar_pool_idle_remove(lar_upstream_conn *c) {
-    lar_pool *p = c->pool;
+    conn_pool *p = c->pool;
     if (c->prev) c->prev->next = c->next;
     else p->idle = c->next;
     if (c->next) c->next->prev = c->prev;
@@ -97,7 +93,7 @@ void lar_pool_idle_remove(lar_upstream_conn *c) {
     p->idle_count--;
 }
 
-static void idle_push(lar_pool *p, lar_upstream_conn *c) {
+static void idle_push(conn_pool *p, lar_upstream_conn *c) {
     c->state = CONN_IDLE;
     c->idle_since_ms = uv_now(p->o.loop);
     c->idle_since_ns = lar_clock_mono_ns();
@@ -110,14 +106,15 @@ static void idle_push(lar_pool *p, lar_upstream_conn *c) {
     lar_stream_read_start(&c->stream); /* to see the upstream close it */
 }
 
-static void p_leased(lar_pool *p, int by) { p->leased = (uint32_t)((int)p->leased + by); }
+static void p_leased(conn_pool *p, int by) { p->leased = (uint32_t)((int)p->leased + by); }
 
 static void hand_over(lar_upstream_conn *c, lar_lease *l) {
     c->state = CONN_LEASED;
     p_leased(c->pool, 1);
     c->lease = l;
     c->answered = c->answer_done = c->reusable = c->extra_bytes = false;
-    l->conn = c;
+    l->pool = &c->pool->base;
+    l->held = c;
     l->reused = c->used;
     c->used = true;
     lar_http1_expect(c->parser, false);
@@ -127,7 +124,7 @@ static void hand_over(lar_upstream_conn *c, lar_lease *l) {
 }
 
 /* Newest idle connection that is still good; dead and unwanted ones are closed on the way. */
-static lar_upstream_conn *take_idle(lar_pool *p) {
+static lar_upstream_conn *take_idle(conn_pool *p) {
     uint64_t now = uv_now(p->o.loop);
     while (p->idle) {
         lar_upstream_conn *c = p->idle;
@@ -143,7 +140,7 @@ static lar_upstream_conn *take_idle(lar_pool *p) {
 }
 
 /* Opens as many connections as leases wait for. */
-static void pump(lar_pool *p) {
+static void pump(conn_pool *p) {
     while (p->wait_first && !p->closing && p->connecting < p->waiting && p->open_count < p->o.config->connections_max) {
         if (!lar_resolver_fresh(&p->resolver)) {
             lar_resolver_start(&p->resolver);
@@ -158,12 +155,8 @@ static void pump(lar_pool *p) {
     }
 }
 
-void lar_lease_init(lar_lease *l, void (*on_event)(void *owner, const lar_lease_event *e), void *owner) {
-    *l = (lar_lease){.on_event = on_event, .owner = owner};
-}
-
-lar_error lar_lease_acquire(lar_pool *p, lar_lease *l) {
-    LAR_ASSERT(!l->conn && !l->waiting_in);
+static lar_error acquire(lar_pool *pool, lar_lease *l) {
+    conn_pool *p = (conn_pool *)pool;
     if (p->closing) return LAR_SHUTDOWN;
     /* names are looked up again in time, so that connections to addresses that are gone get closed (H-33) */
     if (p->idle && !lar_resolver_fresh(&p->resolver)) lar_resolver_start(&p->resolver);
@@ -180,7 +173,7 @@ lar_error lar_lease_acquire(lar_pool *p, lar_lease *l) {
 }
 
 void lar_pool_conn_open(lar_upstream_conn *c) {
-    lar_pool *p = c->pool;
+    conn_pool *p = c->pool;
     p->connecting--;
     p->good_address = c->address_index;
     c->counted = true;
@@ -200,7 +193,7 @@ void lar_pool_conn_open(lar_upstream_conn *c) {
 }
 
 void lar_pool_conn_failed(lar_upstream_conn *c, lar_error e, const char *detail) {
-    lar_pool *p = c->pool;
+    conn_pool *p = c->pool;
     p->connecting--;
     lar_conn_close(c, LAR_CLOSE_RESET);
     lar_lease *l = p->wait_first;
@@ -211,46 +204,46 @@ void lar_pool_conn_failed(lar_upstream_conn *c, lar_error e, const char *detail)
 }
 
 void lar_pool_conn_gone(lar_upstream_conn *c) {
-    lar_pool *p = c->pool;
+    conn_pool *p = c->pool;
     p->open_count--;
     pump(p);
 }
 
-lar_error lar_lease_send(lar_lease *l, const struct iovec *iov, uint32_t count, lar_stream_write_mode mode,
-                         bool *unsent) {
-    LAR_ASSERT(l->conn);
-    return lar_stream_write(&l->conn->stream, iov, count, mode, unsent);
+static lar_error send_request(lar_lease *l, const lar_lease_request *r, bool *unsent) {
+    lar_upstream_conn *c = l->held;
+    lar_http1_expect(c->parser, r->to_head_request);
+    return lar_stream_write(&c->stream, r->iov, r->count, LAR_WRITE_BORROW, unsent);
 }
 
-void lar_lease_expect_head(lar_lease *l, bool to_head_request) {
-    LAR_ASSERT(l->conn);
-    lar_http1_expect(l->conn->parser, to_head_request);
+static const lar_http1_head *head_of(const lar_lease *l) {
+    const lar_upstream_conn *c = l->held;
+    return lar_http1_head_of(c->parser);
 }
 
-const lar_http1_head *lar_lease_head(const lar_lease *l) {
-    LAR_ASSERT(l->conn);
-    return lar_http1_head_of(l->conn->parser);
+static bool is_at_end(const lar_lease *l) {
+    const lar_upstream_conn *c = l->held;
+    return c->answer_done;
 }
 
-bool lar_lease_at_end(const lar_lease *l) { return l->conn && l->conn->answer_done; }
-
-void lar_lease_pause(lar_lease *l) {
-    if (l->conn) lar_stream_read_stop(&l->conn->stream);
+static void pause_reading(lar_lease *l) {
+    lar_upstream_conn *c = l->held;
+    lar_stream_read_stop(&c->stream);
 }
 
-void lar_lease_resume(lar_lease *l) {
-    if (l->conn) lar_stream_read_start(&l->conn->stream);
+static void resume_reading(lar_lease *l) {
+    lar_upstream_conn *c = l->held;
+    lar_stream_read_start(&c->stream);
 }
 
-void lar_lease_release(lar_lease *l) {
-    if (l->waiting_in) {
+static void release(lar_lease *l) {
+    if (!l->held) {
         wait_remove(l);
         return;
     }
-    lar_upstream_conn *c = l->conn;
-    if (!c) return;
-    lar_pool *p = c->pool;
-    l->conn = NULL;
+    lar_upstream_conn *c = l->held;
+    conn_pool *p = c->pool;
+    l->held = NULL;
+    l->pool = NULL;
     c->lease = NULL;
     p_leased(p, -1);
     bool keep = c->answer_done && c->reusable && !c->extra_bytes && lar_stream_queued(&c->stream) == 0 && !p->closing;
@@ -266,15 +259,39 @@ void lar_lease_release(lar_lease *l) {
     else lar_conn_close(c, LAR_CLOSE_NORMAL);
 }
 
-void lar_lease_cancel(lar_lease *l) {
-    if (l->waiting_in) {
+static void cancel(lar_lease *l) {
+    if (!l->held) {
         wait_remove(l);
         return;
     }
-    lar_upstream_conn *c = l->conn;
-    if (!c) return;
-    l->conn = NULL;
+    lar_upstream_conn *c = l->held;
+    l->held = NULL;
+    l->pool = NULL;
     c->lease = NULL;
     p_leased(c->pool, -1);
     lar_conn_close(c, LAR_CLOSE_RESET);
+}
+
+static const lar_pool_ops ops = {.close = close_pool,
+                                 .resolving = is_resolving,
+                                 .quiet = is_quiet,
+                                 .free = free_pool,
+                                 .acquire = acquire,
+                                 .send = send_request,
+                                 .head = head_of,
+                                 .at_end = is_at_end,
+                                 .pause = pause_reading,
+                                 .resume = resume_reading,
+                                 .release = release,
+                                 .cancel = cancel};
+
+lar_pool *lar_pool_new(const lar_pool_options *o) {
+    conn_pool *p = calloc(1, sizeof *p);
+    if (!p) return NULL;
+    p->base.ops = &ops;
+    p->o = *o;
+    lar_resolver_init(&p->resolver, o->loop, o->config->url.host, o->config->url.port, o->config->dns_ttl_ms);
+    p->resolver.on_done = on_resolved;
+    p->resolver.owner = p;
+    return &p->base;
 }

@@ -4,7 +4,10 @@
 
 #include "gateway/net/deadline.h"
 #include "gateway/net/resolver.h"
-#include "gateway/upstream/upstream.h"
+#include "gateway/upstream/pool_ops.h"
+
+typedef struct conn_pool conn_pool;
+typedef struct lar_upstream_conn lar_upstream_conn;
 
 typedef enum conn_state {
     CONN_CONNECTING, /* not open yet; belongs to nobody */
@@ -17,7 +20,7 @@ struct lar_upstream_conn {
     lar_stream stream;
     lar_deadline deadline; /* connect timeout, then idle limit */
     lar_http1 *parser;
-    lar_pool *pool;
+    conn_pool *pool;
     lar_lease *lease;
     lar_upstream_conn *prev, *next; /* in pool->idle */
     struct sockaddr_storage peer;
@@ -31,7 +34,8 @@ struct lar_upstream_conn {
     bool counted, used, answered, answer_done, reusable, extra_bytes;
 };
 
-struct lar_pool {
+struct conn_pool {
+    lar_pool base; /* first */
     lar_pool_options o;
     lar_resolver resolver;
     lar_upstream_conn *idle; /* newest first */
@@ -44,14 +48,14 @@ struct lar_pool {
 };
 
 /* upstream_conn.c */
-LAR_MUST_USE lar_error lar_conn_open(lar_pool *p);
+LAR_MUST_USE lar_error lar_conn_open(conn_pool *p);
 void lar_conn_close(lar_upstream_conn *c, lar_stream_close_mode mode);
 
 /* pool.c: told by connections */
 void lar_pool_conn_open(lar_upstream_conn *c);
 void lar_pool_conn_failed(lar_upstream_conn *c, lar_error e, const char *detail);
 void lar_pool_conn_gone(lar_upstream_conn *c);
-void lar_pool_upstream_closes(lar_pool *p); /* it ended an idle or reused connection */
+void lar_pool_upstream_closes(conn_pool *p); /* it ended an idle or reused connection */
 void lar_pool_idle_remove(lar_upstream_conn *c);
 
 #endif

@@ -1,8 +1,10 @@
-/* Connections to one upstream: a pool per upstream and loop thread, and leases on its connections.
+/* Who answers the requests to one upstream: a pool per upstream and loop thread, and leases on what it has.
  *
- * A request embeds a lease and gets events; everything runs on the pool's loop. No event of a lease comes from
- * inside its own lar_lease_send, _pause, _resume, _release or _cancel (_release may give the connection to the next one
- * in the queue: READY). READY or FAILED may come from inside lar_lease_acquire. */
+ * A pool of kind http has connections (lar_pool_new), one of kind engine jobs of a model in this process
+ * (gateway/resident/engine_pool.h); a request does not see which. It embeds a lease and gets events; everything runs on
+ * the pool's loop. No event of a lease comes from inside its own lar_lease_send, _pause, _resume, _release or _cancel
+ * (_release may give the connection to the next one in the queue: READY). READY or FAILED may come from inside
+ * lar_lease_acquire. */
 #ifndef LARDER_GATEWAY_UPSTREAM_H
 #define LARDER_GATEWAY_UPSTREAM_H
 
@@ -11,6 +13,7 @@
 #include <sys/uio.h>
 #include <uv.h>
 
+#include "base/digest.h"
 #include "base/error.h"
 #include "base/metrics.h"
 #include "gateway/config/config.h"
@@ -18,15 +21,14 @@
 #include "gateway/net/stream.h"
 
 typedef struct lar_pool lar_pool;
-typedef struct lar_upstream_conn lar_upstream_conn;
 
 typedef enum lar_lease_event_kind {
     LAR_LEASE_READY,  /* a connection is held: send the request */
-    LAR_LEASE_FAILED, /* no connection could be had: error, diag; the lease is free again */
+    LAR_LEASE_FAILED, /* no connection could be had: error, detail; the lease is free again */
     LAR_LEASE_HEAD,   /* a head (1xx too): lar_lease_head */
     LAR_LEASE_BODY,   /* data borrows the read buffer */
     LAR_LEASE_END,    /* the answer is complete */
-    LAR_LEASE_BROKEN  /* the connection failed: error, diag; cancel the lease */
+    LAR_LEASE_BROKEN  /* the connection failed: error, detail; cancel the lease */
 } lar_lease_event_kind;
 
 typedef struct lar_lease_event {
@@ -39,12 +41,23 @@ typedef struct lar_lease_event {
 typedef struct lar_lease {
     void (*on_event)(void *owner, const lar_lease_event *e);
     void *owner;
-    lar_upstream_conn *conn; /* while held */
-    lar_pool *waiting_in;    /* while queued */
+    lar_pool *pool; /* while queued or held */
+    void *held;     /* the pool's own: what the lease is on; NULL while queued */
     struct lar_lease *prev, *next;
     bool reused;     /* the connection had carried a request before */
     bool fresh_only; /* ask for a new connection */
 } lar_lease;
+
+/* A request as it goes upstream. All of it borrowed: the bytes of `iov` until the lease was released or cancelled, the
+ * rest for the call. */
+typedef struct lar_lease_request {
+    const struct iovec *iov; /* its HTTP head (empty for an engine), then the parts of its body */
+    uint32_t count;
+    lar_slice method, path;  /* without the prefix of a route; with the query */
+    bool to_head_request;    /* the answer that comes belongs to a HEAD request */
+    const lar_digest *scope; /* what only this tenant has */
+    uint64_t tenant, id;     /* as the journal has them */
+} lar_lease_request;
 
 typedef struct lar_pool_options {
     uv_loop_t *loop;
@@ -54,7 +67,7 @@ typedef struct lar_pool_options {
     lar_metrics *metrics;
 } lar_pool_options;
 
-/* Heap; NULL when out of memory. */
+/* Of kind http. Heap; NULL when out of memory. */
 lar_pool *lar_pool_new(const lar_pool_options *o);
 /* Closes idle connections; those under lease stay until they are given back. No new lease is taken. */
 void lar_pool_close(lar_pool *p);
@@ -68,12 +81,9 @@ void lar_pool_free(lar_pool *p);
 void lar_lease_init(lar_lease *l, void (*on_event)(void *owner, const lar_lease_event *e), void *owner);
 /* Takes an idle connection, opens one, or waits. UPSTREAM_BUSY (the queue is full) or SHUTDOWN: no event follows. */
 LAR_MUST_USE lar_error lar_lease_acquire(lar_pool *p, lar_lease *l);
-/* Sends a part of the request. With BORROW the bytes must stay until the lease was released or cancelled: a connection
- * that still has some to send is closed then. *unsent as in lar_stream_write. */
-LAR_MUST_USE lar_error lar_lease_send(lar_lease *l, const struct iovec *iov, uint32_t count, lar_stream_write_mode mode,
-                                      bool *unsent);
-/* The answer that comes belongs to a HEAD request. Before lar_lease_send. */
-void lar_lease_expect_head(lar_lease *l, bool to_head_request);
+/* Sends the request. A connection that still has some of it to send when the lease ends is closed then. *unsent as in
+ * lar_stream_write. */
+LAR_MUST_USE lar_error lar_lease_send(lar_lease *l, const lar_lease_request *r, bool *unsent);
 const lar_http1_head *lar_lease_head(const lar_lease *l);
 /* The answer's END was reported. */
 bool lar_lease_at_end(const lar_lease *l);

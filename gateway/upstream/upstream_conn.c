@@ -115,11 +115,11 @@ static void on_eof(lar_upstream_conn *c) {
     broken(c, e == LAR_HTTP1_FAIL && c->answered ? lar_http1_error(c->parser) : LAR_UPSTREAM_CLOSED, "");
 }
 
-static lar_error open_at(lar_pool *p, uint32_t index, uint32_t tries);
+static lar_error open_at(conn_pool *p, uint32_t index, uint32_t tries);
 
 /* One address failed: the next one is tried before the request is told (RFC 8305 5 without the race). */
 static bool try_next_address(lar_upstream_conn *c) {
-    lar_pool *p = c->pool;
+    conn_pool *p = c->pool;
     uint32_t count = p->resolver.count;
     if (p->closing || c->address_tries + 1 >= count) return false;
     p->connecting--;
@@ -181,14 +181,14 @@ static void on_due(void *owner) {
 }
 
 static lar_error connect_now(lar_upstream_conn *c) {
-    lar_pool *p = c->pool;
+    conn_pool *p = c->pool;
     c->peer = p->resolver.addresses[c->address_index];
     lar_stream_init(&c->stream, p->o.loop, p->o.scratch, on_stream, c);
     c->open_handles++;
     return lar_stream_connect(&c->stream, (const struct sockaddr *)&c->peer, p->o.tls);
 }
 
-static lar_error open_one(lar_pool *p, uint32_t index, uint32_t tries) {
+static lar_error open_one(conn_pool *p, uint32_t index, uint32_t tries) {
     lar_upstream_conn *c = calloc(1, sizeof *c);
     if (!c) return LAR_NO_MEMORY;
     c->pool = p;
@@ -214,13 +214,13 @@ static lar_error open_one(lar_pool *p, uint32_t index, uint32_t tries) {
 }
 
 /* From address `index` on, until one can at least be tried. */
-static lar_error open_at(lar_pool *p, uint32_t index, uint32_t tries) {
+static lar_error open_at(conn_pool *p, uint32_t index, uint32_t tries) {
     lar_error e = LAR_UPSTREAM_CONNECT;
     for (; tries < p->resolver.count && e; tries++, index = (index + 1) % p->resolver.count)
         e = open_one(p, index, tries);
     return e;
 }
 
-lar_error lar_conn_open(lar_pool *p) {
+lar_error lar_conn_open(conn_pool *p) {
     return open_at(p, p->good_address < p->resolver.count ? p->good_address : 0, 0);
 }
