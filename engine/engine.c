@@ -1,7 +1,7 @@
 /* The embedded engine behind its narrow boundary: opens a model, tells what it is, reads its texts (header: engine.h).
  * Flow: gateway/local calls; engine/files, engine/model do the work. One thread; blocks on the model's files.
  * Memory: the model's, a pass's scratch, and all pages where their bytes are given.
- * Not here: sequences (engine_sequences.c), steps (engine_step.c). */
+ * Not here: sequences (engine_sequences.c), what is kept of them (engine_prefixes.c), steps (engine_step.c). */
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,6 +37,7 @@ static lar_error open_model(lar_engine *n, const lar_engine_options *o, lar_diag
                              .context = o->context};
     lar_error e = lar_model_files_open(o->path, &n->files, d);
     if (!e) e = lar_config_read(&n->config, n->files, d);
+    if (!e) e = lar_engine_name_model(n, o, d);
     return e ? e : lar_weights_load(&n->weights, &n->config, n->files, &w, d);
 }
 
@@ -67,10 +68,13 @@ static lar_error open_forward(lar_engine *n, const lar_engine_options *o, lar_di
 static lar_error open_all(lar_engine *n, const lar_engine_options *o, lar_diag *d) {
     if (o->page_bytes && o->attention == LAR_ATTENTION_EXPANDED)
         return lar_fail(LAR_INVALID, d, "sequences in pages are computed in the absorbed form only");
+    if (o->page_store && !o->page_bytes)
+        return lar_fail(LAR_INVALID, d, "a page store keeps pages, and sequences are not in pages: page_bytes is 0");
     lar_error e = choose_kernels(n, o, d);
     if (!e) e = lar_workers_start(o->threads ? o->threads : processors(), &n->workers, d);
     if (!e) e = open_model(n, o, d);
     if (!e) e = open_pages(n, o, d);
+    if (!e) e = lar_engine_open_prefixes(n, o, d);
     return e ? e : open_forward(n, o, d);
 }
 
@@ -90,6 +94,7 @@ void lar_engine_close(lar_engine *e) {
     if (e->weights.layers) lar_weights_release(&e->weights);
     lar_model_files_close(e->files);
     lar_workers_stop(e->workers);
+    lar_prefix_cache_free(e->prefixes);
     lar_page_pool_free(e->pool);
     free(e->kv);
     free(e->kv_text);

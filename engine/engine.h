@@ -38,7 +38,10 @@ typedef struct lar_engine_options {
     /* Of all sequences' pages together, reserved when the engine is opened. 0: each sequence takes pages for its whole
      * capacity when it is made. */
     uint64_t page_bytes;
-    lar_page_store *page_store; /* borrowed; where kept prefixes go that memory has no room for. NULL: nowhere */
+    /* Borrowed until the engine is closed; where kept prefixes go that memory has no room for, and all of them at the
+     * end. With page_bytes only. Costs reading the model's files once more (model_digest.h). NULL: nowhere. */
+    lar_page_store *page_store;
+    uint64_t (*now_ms)(void *context); /* for lar_engine_pin; NULL: lar_clock_mono_ns in milliseconds */
     /* ABSORBED: what is computed does not depend on how a prompt is cut into steps, so that a sequence with a kept
      * prefix, or in company, has the bits of one alone; implied by page_bytes. 0: BY_LENGTH, which is faster. */
     lar_attention_form attention;
@@ -46,7 +49,7 @@ typedef struct lar_engine_options {
      * (expert_cache.h). 0: all are in memory. */
     uint64_t expert_bytes;
     void (*progress)(void *context, uint32_t done, uint32_t total); /* while weights are prepared; NULL: none */
-    void *context;
+    void *context;                                                  /* of progress and now_ms */
 } lar_engine_options;
 
 /* NOT_FOUND, IO: the files; INVALID: a model that larder does not read, or damaged files (`d` says what was expected
@@ -102,14 +105,18 @@ LAR_MUST_USE lar_error lar_sequence_reserve(lar_sequence *s, uint32_t tokens, la
 /* A sequence with the same tokens and capacity: whole pages are shared, the last one is copied; without page_bytes all
  * are copied. FULL, NO_MEMORY. */
 LAR_MUST_USE lar_error lar_sequence_fork(const lar_sequence *s, lar_sequence **out, lar_diag *d);
-/* An empty sequence takes over the longest prefix of the ids that is kept for this scope, and all of it but the last
- * token at most, so that there is something to compute logits from. Returns its tokens, a multiple of
- * LAR_PAGE_TOKENS. From then on whole pages of the sequence are kept for the scope as they fill, for which
- * lar_sequence_keep is told what the tokens were. */
+/* An empty sequence takes over the longest prefix of the ids that is kept for this scope, as far as its capacity goes,
+ * and all of it but the last token at most, so that there is something to compute logits from. Returns its tokens, a
+ * multiple of LAR_PAGE_TOKENS; 0 without page_bytes, or without memory for a list of the pages. May read from the page
+ * store. From then on whole pages of the sequence, and of its forks, are kept for the scope when lar_sequence_keep
+ * tells what their tokens were. */
 uint32_t lar_sequence_adopt(lar_sequence *s, const lar_digest *scope, const uint32_t *ids, uint32_t count);
-/* The sequence's tokens [0, count) are `ids`; its whole pages that are not kept yet are. `count` is its length. */
+/* The sequence's tokens [0, count) are `ids`, all of them: `count` is its length. Its whole pages that are not kept yet
+ * are from now on; where another sequence's page with the same tokens is, that one takes the place of its own. Costs a
+ * hash of each new page, and after a cut below a kept page once of all. A sequence that never adopted keeps nothing. */
 void lar_sequence_keep(lar_sequence *s, const uint32_t *ids, uint32_t count);
-/* lar_prefix_pin. */
+/* The pages of a prefix that are kept in memory stay until `until_ms` of the engine's clock at least, as far as half of
+ * all pages go; returns how many of the prefix's do (lar_prefix_pin). */
 uint32_t lar_engine_pin(lar_engine *e, const lar_digest *scope, const uint32_t *ids, uint32_t count, uint64_t until_ms);
 /* Any thread; all zero without page_bytes. */
 lar_page_counts lar_engine_pages(const lar_engine *e);

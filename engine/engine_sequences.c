@@ -7,9 +7,10 @@
 #include "base/ensure.h"
 #include "engine/engine_parts.h"
 
-static lar_error wrap(lar_latent_cache *cache, lar_sequence **out) {
+static lar_error wrap(lar_latent_cache *cache, const lar_sequence *like, lar_sequence **out) {
     lar_sequence *s = calloc(1, sizeof *s);
     if (!s) return lar_latent_cache_free(cache), LAR_NO_MEMORY;
+    *s = *like;
     s->cache = cache;
     *out = s;
     return LAR_OK;
@@ -24,14 +25,14 @@ lar_error lar_sequence_new(const lar_engine *e, uint32_t capacity, lar_sequence 
                         lar_config_context_why(&e->config));
     lar_error error = e->pool ? lar_latent_cache_new(e->pool, capacity, &cache, d)
                               : lar_latent_cache_new_alone(&layout, capacity, &cache, d);
-    return error ? error : wrap(cache, out);
+    return error ? error : wrap(cache, &(lar_sequence){.prefixes = e->prefixes}, out);
 }
 
 lar_error lar_sequence_fork(const lar_sequence *s, lar_sequence **out, lar_diag *d) {
     lar_latent_cache *cache;
     *out = NULL;
     lar_error error = lar_latent_cache_fork(s->cache, &cache, d);
-    return error ? error : wrap(cache, out);
+    return error ? error : wrap(cache, s, out);
 }
 
 void lar_sequence_free(lar_sequence *s) {
@@ -45,6 +46,7 @@ uint32_t lar_sequence_length(const lar_sequence *s) { return lar_latent_cache_le
 void lar_sequence_cut(lar_sequence *s, uint32_t length) {
     LAR_ASSERT(length <= lar_sequence_length(s));
     lar_latent_cache_cut(s->cache, length);
+    if (s->keeps && length < (uint64_t)s->end.pages * LAR_PAGE_TOKENS) s->end = lar_prefix_root(s->prefixes, &s->scope);
 }
 
 lar_error lar_sequence_reserve(lar_sequence *s, uint32_t tokens, lar_diag *d) {

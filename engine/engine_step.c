@@ -71,7 +71,7 @@ static lar_error run(lar_engine *e, const lar_engine_part *parts, uint32_t count
             take(&p, &parts[at.part], &at, e->tokens_max - p.tokens);
         lar_error error = lar_forward_run(e->forward, p.parts, p.count, logits, d);
         if (error) return error;
-        logits += (uint64_t)p.wanted * e->config.vocab;
+        if (p.wanted) logits += (uint64_t)p.wanted * e->config.vocab; /* NULL where none are wanted */
     }
     return LAR_OK;
 }
