@@ -42,7 +42,8 @@ typedef struct range {
     double value, above, min, max; /* above < value, min <= value <= max */
 } range;
 
-static lar_error check(const lar_sampling *s, uint32_t vocab, lar_diag *d) {
+lar_error lar_sampling_check(const lar_sampling *s, uint32_t vocab, lar_diag *d) {
+    if (!vocab) return lar_fail(LAR_INVALID, d, "an empty vocabulary");
     const range ranges[] = {
         {"temperature", s->temperature, -1, 0, 100},
         {"top_p", s->top_p, 0, 0, 1},
@@ -72,8 +73,7 @@ static lar_error check(const lar_sampling *s, uint32_t vocab, lar_diag *d) {
 
 lar_error lar_sampler_new(const lar_sampling *s, uint32_t vocab, lar_sampler **out, lar_diag *d) {
     *out = NULL;
-    if (!vocab) return lar_fail(LAR_INVALID, d, "an empty vocabulary");
-    lar_error e = check(s, vocab, d);
+    lar_error e = lar_sampling_check(s, vocab, d);
     if (e) return e;
     lar_sampler *n = calloc(1, sizeof *n);
     if (!n) return LAR_NO_MEMORY;

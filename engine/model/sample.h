@@ -55,6 +55,8 @@ typedef struct lar_sampled {
 
 typedef struct lar_sampler lar_sampler;
 
+/* What lar_sampler_new refuses. INVALID: a value out of range (which, in `d`). */
+LAR_MUST_USE lar_error lar_sampling_check(const lar_sampling *s, uint32_t vocab, lar_diag *d);
 /* For one answer. INVALID: a value out of range (which, in `d`); NO_MEMORY. Nothing is allocated later. */
 LAR_MUST_USE lar_error lar_sampler_new(const lar_sampling *s, uint32_t vocab, lar_sampler **out, lar_diag *d);
 void lar_sampler_free(lar_sampler *s); /* NULL: nothing happens */

@@ -1,0 +1,163 @@
+/* Who gets pages: jobs start, are taken back to the queue when pages run out, start again.
+ * Called by the rounds of scheduler_round.c, on the scheduler's thread; may block where the page store reads.
+ * Why no livelock: pages are only ever taken from younger jobs, so the oldest always goes on; and a job that was taken
+ * back n times starts again only where 2^n pages are left beside what it needs at once, or alone. What was taken from it
+ * was taken for pages that others filled meanwhile, so n is at most about log2 of all pages.
+ * Invariants: `begun` is in the order of first starts; a waiting job starts only when no begun one is preempted; the
+ * next in turn is never passed by a smaller one.
+ * Memory: what lar_job_prepare and sequences take; none in a step. */
+#include <stddef.h>
+
+#include "base/ensure.h"
+#include "engine/schedule/scheduler_core.h"
+
+static uint32_t pages_of(uint64_t tokens) { return (uint32_t)((tokens + LAR_PAGE_TOKENS - 1) / LAR_PAGE_TOKENS); }
+
+/* Pages that could be had now: free, or kept for nobody in particular. */
+static uint32_t pages_to_have(const lar_scheduler *s) {
+    lar_page_counts p = lar_engine_pages(s->o.engine);
+    lar_prefix_counts c = lar_engine_prefixes(s->o.engine);
+    return p.pages - p.held + (c.idle > c.pinned ? c.idle - c.pinned : 0);
+}
+
+static uint32_t active_jobs(const lar_scheduler *s) {
+    uint32_t active = 0;
+    for (uint32_t i = 0; i < s->begun_count; i++) active += s->begun[i]->state != LAR_JOB_PREEMPTED;
+    return active;
+}
+
+static void preempt(lar_scheduler *s, lar_job *j) {
+    lar_job_drop_sequences(j);
+    lar_job_move(j, LAR_JOB_PREEMPTED);
+    j->preempted++;
+    s->counts.preempted++;
+    s->released = true;
+}
+
+/* Takes the youngest's pages; false: that was the job itself. */
+static bool take_from_youngest(lar_scheduler *s, lar_job *j) {
+    uint32_t i = s->begun_count;
+    while (s->begun[--i]->state == LAR_JOB_PREEMPTED) LAR_ASSERT(i > 0);
+    lar_job *youngest = s->begun[i];
+    if (youngest == j && active_jobs(s) == 1) j->not_before_us = lar_scheduler_now(s) + LAR_ROUND_RETRY_US;
+    preempt(s, youngest);
+    return youngest != j;
+}
+
+bool lar_scheduler_make_room(lar_scheduler *s, lar_job *j, lar_job_sample *sample, uint32_t tokens) {
+    while (lar_sequence_reserve(sample->sequence, tokens, NULL))
+        if (!take_from_youngest(s, j)) return false;
+    return true;
+}
+
+bool lar_scheduler_fork(lar_scheduler *s, lar_job *j) {
+    const lar_job_sample *from = lar_job_first(j);
+    for (uint32_t i = 0; i < j->request.samples; i++) {
+        lar_job_sample *to = &j->samples[i];
+        if (to->ended || to->sequence) continue;
+        lar_error e = LAR_FULL;
+        while ((e = lar_sequence_fork(from->sequence, &to->sequence, NULL)) == LAR_FULL)
+            if (!take_from_youngest(s, j)) return false;
+        if (e) return j->error = e, false;
+        to->pages_kept = from->pages_kept;
+    }
+    return true;
+}
+
+/* -- starting ---------------------------------------------------------------------------------------------------- */
+
+/* Pages beside those of the first sequence that a job should find: one for each other sample's last page of the prompt,
+ * those of the answers so far, and a reserve that doubles each time that the job was taken back. */
+static uint64_t spare_pages(const lar_job *j) {
+    uint64_t spare = 1ull << (j->preempted < 20 ? j->preempted : 20), longest = 0;
+    for (uint32_t i = 0; i < j->request.samples; i++) {
+        const lar_job_sample *a = &j->samples[i];
+        if (a->ended) continue;
+        longest += pages_of((uint64_t)j->request.count + j->answer_max) - pages_of(a->count);
+        if (a->count > j->prefill_end) spare += pages_of(a->count - j->request.count) + 1u;
+        else if (a != j->samples) spare++;
+    }
+    /* No more than it can ever use. */
+    return spare < longest + j->request.samples ? spare : longest + j->request.samples;
+}
+
+typedef enum start { STARTED, BLOCKED, FAILED } start;
+
+/* A sequence for the first live sample, with what is kept of it, and pages for the rest. */
+static start start_job(lar_scheduler *s, lar_job *j) {
+    lar_job_sample *first = lar_job_first(j);
+    j->prefill_end = lar_job_live(j) > 1 ? j->request.count : first->count;
+    j->error = lar_sequence_new(s->o.engine, j->request.count + j->answer_max, &first->sequence, &j->detail);
+    if (j->error) return FAILED;
+    uint32_t cached = lar_sequence_adopt(first->sequence, &j->request.scope, first->tokens, j->prefill_end);
+    bool fits = !lar_sequence_reserve(first->sequence, j->prefill_end - cached, NULL);
+    if (!fits || (active_jobs(s) && pages_to_have(s) < spare_pages(j))) {
+        lar_job_drop_sequences(j);
+        return BLOCKED;
+    }
+    first->pages_kept = cached / LAR_PAGE_TOKENS;
+    if (!j->preempted) j->prompt_cached = cached;
+    return STARTED;
+}
+
+static uint32_t sequences_in_use(const lar_scheduler *s) {
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < s->begun_count; i++) n += lar_job_live(s->begun[i]);
+    return n;
+}
+
+/* Whether a job that did not fit still does not: nothing was given back, and pins are not looked at again yet. */
+static bool still_blocked(const lar_scheduler *s, const lar_job *j, uint64_t now_us) {
+    return now_us < j->not_before_us || (s->blocked == j->entry.order && !s->released && now_us < s->blocked_until_us);
+}
+
+static start try_start(lar_scheduler *s, lar_job *j, uint64_t now_us) {
+    if (still_blocked(s, j, now_us)) return BLOCKED;
+    start how = start_job(s, j);
+    if (how != BLOCKED) return how;
+    s->blocked = j->entry.order;
+    s->blocked_until_us = now_us + LAR_ROUND_RETRY_US;
+    s->released = false;
+    return BLOCKED;
+}
+
+/* False: a preempted job has to wait. */
+static bool start_again(lar_scheduler *s, uint64_t now_us) {
+    for (uint32_t i = 0; i < s->begun_count; i++) {
+        lar_job *j = s->begun[i];
+        if (j->state != LAR_JOB_PREEMPTED || j->error) continue;
+        start how = try_start(s, j, now_us);
+        if (how == BLOCKED) return false;
+        if (how == STARTED) lar_job_move(j, LAR_JOB_PREFILL);
+    }
+    return true;
+}
+
+static void leave_queue(lar_scheduler *s, lar_job *j, uint64_t now_us) {
+    lar_fair_queue_take(s->queue, &j->entry, j->request.count - j->prompt_cached);
+    (void)pthread_mutex_lock(&s->lock);
+    s->waiting--;
+    (void)pthread_mutex_unlock(&s->lock);
+    j->started_us = now_us;
+    lar_job_move(j, LAR_JOB_PREFILL);
+    s->begun[s->begun_count++] = j;
+}
+
+/* False: the next in turn has to wait, or there is none. */
+static bool start_next(lar_scheduler *s, uint64_t now_us) {
+    lar_fair_entry *e = lar_fair_queue_next(s->queue);
+    if (!e) return false;
+    lar_job *j = (lar_job *)(void *)((char *)e - offsetof(lar_job, entry));
+    if (sequences_in_use(s) + j->request.samples > s->o.sequences_max) return false;
+    if (!j->samples[0].tokens) j->error = lar_job_prepare(j, s->limits.vocab, &j->detail);
+    start how = j->error ? FAILED : try_start(s, j, now_us);
+    if (how == BLOCKED) return false;
+    if (how == FAILED) lar_scheduler_end(s, j, now_us);
+    else leave_queue(s, j, now_us);
+    return true;
+}
+
+void lar_scheduler_admit(lar_scheduler *s, uint64_t now_us) {
+    bool more = start_again(s, now_us);
+    while (more) more = start_next(s, now_us);
+}

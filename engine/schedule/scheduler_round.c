@@ -1,0 +1,215 @@
+/* One round of the scheduler: what is to end ends, what fits starts, one step is computed, and told.
+ * Flow: the thread of scheduler.c, or a test, calls lar_scheduler_round; scheduler_admit.c starts and preempts,
+ * step_pieces.c cuts prompts, lar_engine_step computes, scheduler_answer.c tells.
+ * Blocks: for one step. Time: passed in by options.now_us; the step alone is what pass_time.c learns from.
+ * Why a round is all: a cancel, a deadline, a newcomer wait for one step at most, in whatever state a job is.
+ * Memory: the arrays of a step are taken at the start.
+ * Invariant: each sequence in at most one part; all that a step needs is reserved before it. */
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/ensure.h"
+#include "engine/schedule/scheduler_core.h"
+
+/* Of the gap, what is planned for: a pass may take a little longer than it was expected to. */
+enum { GAP_PLANNED_PERCENT = 75 };
+
+uint64_t lar_scheduler_now(const lar_scheduler *s) {
+    return s->o.now_us ? s->o.now_us(s->o.context) : lar_clock_mono_ns() / 1000;
+}
+
+/* -- what comes and what ends ------------------------------------------------------------------------------------ */
+
+static uint64_t deadline_us(const lar_scheduler *s, const lar_job *j) {
+    uint64_t ms = j->request.queue_ms_max ? j->request.queue_ms_max : s->o.queue_ms_max;
+    return ms ? j->submitted_us + ms * 1000 : UINT64_MAX;
+}
+
+/* What a job ends with now; OK: it goes on. With the lock. */
+static lar_error ending_of(const lar_scheduler *s, const lar_job *j, uint64_t now_us) {
+    if (j->error) return j->error;
+    if (j->cancelled) return LAR_CLIENT_GONE;
+    if (s->stopping) return LAR_SHUTDOWN;
+    return j->state == LAR_JOB_QUEUED && now_us >= deadline_us(s, j) ? LAR_BUSY : LAR_OK;
+}
+
+static void take_incoming(lar_scheduler *s) {
+    for (lar_job *j = s->incoming; j; j = j->next) {
+        lar_fair_queue_join(s->queue, &j->entry);
+        s->counts.jobs++;
+    }
+    s->incoming = s->incoming_last = NULL;
+}
+
+/* Queues new jobs, ends those that are to end; returns the time of the next deadline. */
+static uint64_t intake(lar_scheduler *s, uint64_t now_us) {
+    lar_job *ending = NULL, **tail = &ending;
+    uint64_t next = UINT64_MAX;
+    (void)pthread_mutex_lock(&s->lock);
+    take_incoming(s);
+    for (lar_job *j = s->all; j; j = j->after) {
+        lar_error e = ending_of(s, j, now_us);
+        if (!e) {
+            if (j->state == LAR_JOB_QUEUED && deadline_us(s, j) < next) next = deadline_us(s, j);
+            continue;
+        }
+        if (e == LAR_BUSY) (void)lar_fail(e, &j->detail, "waited for %u ms", (uint32_t)((now_us - j->submitted_us) / 1000));
+        j->error = e;
+        j->next = NULL;
+        *tail = j;
+        tail = &j->next;
+    }
+    (void)pthread_mutex_unlock(&s->lock);
+    for (lar_job *j = ending; j; j = ending) {
+        ending = j->next;
+        lar_scheduler_end(s, j, now_us);
+    }
+    return next;
+}
+
+/* Jobs that are done, or cannot go on. */
+static void end_finished(lar_scheduler *s, uint64_t now_us) {
+    for (uint32_t i = s->begun_count; i-- > 0;) {
+        lar_job *j = s->begun[i];
+        if (j->error || !lar_job_live(j)) lar_scheduler_end(s, j, now_us);
+    }
+}
+
+/* -- the step ---------------------------------------------------------------------------------------------------- */
+
+typedef struct step {
+    uint32_t parts, pieces, rows;
+    lar_pass_load load; /* of the parts */
+} step;
+
+static void add_part(lar_scheduler *s, step *t, const lar_step_part *what, uint32_t count) {
+    uint32_t length = lar_sequence_length(what->sample->sequence), at = t->parts++;
+    bool prefill = what->job->state == LAR_JOB_PREFILL;
+    uint32_t end = prefill ? what->job->prefill_end : what->sample->count;
+    bool wanted = length + count == what->sample->count && end == what->sample->count;
+    s->part_jobs[at] = *what;
+    s->part_jobs[at].row = wanted ? (int32_t)t->rows++ : -1;
+    s->part_wanted[at] = count - 1;
+    s->parts[at] = (lar_engine_part){.sequence = what->sample->sequence,
+                                     .ids = what->sample->tokens + length,
+                                     .count = count,
+                                     .wanted = &s->part_wanted[at],
+                                     .wanted_count = wanted};
+    t->load.tokens += count;
+    t->load.positions += (uint64_t)count * length + (uint64_t)count * (count - 1u) / 2;
+}
+
+static void add_piece(lar_scheduler *s, step *t, const lar_step_part *what, uint32_t left) {
+    s->pieces[t->pieces] = (lar_piece){.position = lar_sequence_length(what->sample->sequence), .left = left};
+    s->piece_jobs[t->pieces++] = *what;
+}
+
+/* What each sequence lacks, the oldest jobs' first: one token is a part at once, more are a piece to be cut. */
+static void gather(lar_scheduler *s, step *t) {
+    for (uint32_t k = 0; k < s->begun_count; k++) {
+        lar_job *j = s->begun[k];
+        if (j->state == LAR_JOB_PREFILL) {
+            lar_step_part what = {.job = j, .sample = lar_job_first(j)};
+            add_piece(s, t, &what, j->prefill_end - lar_sequence_length(what.sample->sequence));
+        }
+        for (uint32_t i = 0; i < j->request.samples && j->state == LAR_JOB_DECODE; i++) {
+            lar_step_part what = {.job = j, .sample = &j->samples[i]};
+            if (what.sample->ended) continue;
+            uint32_t left = what.sample->count - lar_sequence_length(what.sample->sequence);
+            if (!lar_scheduler_make_room(s, j, what.sample, left)) break;
+            if (left == 1) add_part(s, t, &what, 1);
+            else add_piece(s, t, &what, left);
+        }
+    }
+}
+
+/* Parts and pieces of jobs that were preempted for the sake of older ones, or for their own other samples. */
+static void drop_preempted(lar_scheduler *s, step *t) {
+    step kept = {0};
+    lar_step_part *p = s->part_jobs;
+    for (uint32_t i = 0; i < t->parts; i++)
+        if (p[i].sample->sequence) add_part(s, &kept, &p[i], 1);
+    for (uint32_t i = 0; i < t->pieces; i++) {
+        if (!s->piece_jobs[i].sample->sequence) continue;
+        s->pieces[kept.pieces] = s->pieces[i];
+        s->piece_jobs[kept.pieces++] = s->piece_jobs[i];
+    }
+    *t = kept;
+}
+
+static void plan(lar_scheduler *s, step *t) {
+    gather(s, t);
+    drop_preempted(s, t);
+    uint64_t gap_us = (uint64_t)s->o.gap_ms * 1000;
+    lar_step_room room = {.decoding = t->load, .tokens_max = s->pass_tokens, .budget_us = LAR_ROUND_IDLE_BUDGET_US};
+    if (t->parts || gap_us > room.budget_us) room.budget_us = gap_us * GAP_PLANNED_PERCENT / 100;
+    lar_step_pieces_cut(&s->pass_time, &room, s->pieces, t->pieces);
+    for (uint32_t i = 0; i < t->pieces; i++)
+        if (s->pieces[i].count) add_part(s, t, &s->piece_jobs[i], s->pieces[i].count);
+}
+
+/* All sequences of the step are as they were; their jobs cannot go on. */
+static void fail_parts(lar_scheduler *s, const step *t, lar_error e, const lar_diag *d) {
+    for (uint32_t i = 0; i < t->parts; i++) {
+        s->part_jobs[i].job->error = e;
+        s->part_jobs[i].job->detail = *d;
+    }
+}
+
+static void compute(lar_scheduler *s, const step *t) {
+    lar_diag d = {0};
+    uint64_t before = lar_scheduler_now(s);
+    lar_error e = lar_engine_step(s->o.engine, s->parts, t->parts, s->logits, &d);
+    uint64_t after = lar_scheduler_now(s);
+    s->counts.steps++;
+    s->counts.step_us += after - before;
+    s->recent_us += after - before;
+    if (e) {
+        fail_parts(s, t, e, &d);
+        return;
+    }
+    lar_pass_time_learn(&s->pass_time, t->load, after - before);
+    for (uint32_t i = 0; i < t->parts; i++) {
+        lar_job *j = s->part_jobs[i].job;
+        uint32_t length = lar_sequence_length(s->parts[i].sequence);
+        if (!j->begun && length > j->prompt_reached) j->prompt_reached = length;
+    }
+    lar_scheduler_deliver(s, t->parts, after);
+}
+
+/* -- counts ------------------------------------------------------------------------------------------------------ */
+
+static void publish(lar_scheduler *s) {
+    uint64_t busy_us = s->recent_us + (s->recent_ended ? 0 : 1000000), ended = s->recent_ended ? s->recent_ended : 1;
+    uint64_t retry_ms = busy_us / ended / 1000;
+    s->counts.prefilling = s->counts.decoding = 0;
+    for (uint32_t i = 0; i < s->begun_count; i++) {
+        s->counts.prefilling += s->begun[i]->state == LAR_JOB_PREFILL;
+        s->counts.decoding += s->begun[i]->state == LAR_JOB_DECODE;
+    }
+    (void)pthread_mutex_lock(&s->lock);
+    s->seen = s->counts;
+    s->retry_ms = (uint32_t)(retry_ms < LAR_RETRY_MS_MIN ? LAR_RETRY_MS_MIN : retry_ms > LAR_RETRY_MS_MAX ? LAR_RETRY_MS_MAX : retry_ms);
+    (void)pthread_mutex_unlock(&s->lock);
+}
+
+/* Until a deadline, or pages are looked for again. */
+static uint64_t rest(const lar_scheduler *s, uint64_t deadline, uint64_t now_us) {
+    uint64_t until = deadline;
+    if ((s->begun_count || lar_fair_queue_next(s->queue)) && now_us + LAR_ROUND_RETRY_US < until)
+        until = now_us + LAR_ROUND_RETRY_US;
+    if (until == UINT64_MAX) return UINT64_MAX;
+    return until > now_us ? until - now_us : 1;
+}
+
+uint64_t lar_scheduler_round(lar_scheduler *s) {
+    uint64_t now_us = lar_scheduler_now(s);
+    uint64_t deadline = intake(s, now_us);
+    lar_scheduler_admit(s, now_us);
+    step t = {0};
+    plan(s, &t);
+    if (t.parts) compute(s, &t);
+    end_finished(s, lar_scheduler_now(s));
+    publish(s);
+    return t.parts ? 0 : rest(s, deadline, now_us);
+}
