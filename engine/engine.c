@@ -5,6 +5,7 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "engine/cache/kv_layers.h"
 #include "engine/compute/panel_matmul.h"
@@ -101,6 +102,15 @@ void lar_engine_close(lar_engine *e) {
     free(e);
 }
 
+/* On Linux a nice value is a thread's own, and 0 is the thread that calls. */
+static void be_nice(void *context, uint32_t part, uint32_t parts) {
+    const int *niceness = context;
+    (void)part, (void)parts;
+    if (getpriority(PRIO_PROCESS, 0) < *niceness) (void)setpriority(PRIO_PROCESS, 0, *niceness);
+}
+
+void lar_engine_nice(lar_engine *e, int niceness) { lar_workers_run(e->workers, be_nice, &niceness); }
+
 static uint64_t matrix_bytes(const lar_matrix *m) {
     if (m->packed_bytes || !m->rows.tensor) return m->packed_bytes;
     const lar_dtype_info *type = lar_dtype_info_of(m->rows.tensor->type);
@@ -163,6 +173,7 @@ lar_engine_info lar_engine_info_of(const lar_engine *e) {
         .experts_used = c->router.used,
         .kernels = e->kernels->name,
         .threads = lar_workers_count(e->workers),
+        .pass_tokens = e->tokens_max,
         .active_bytes = active_bytes(e),
         .packed_bytes = e->weights.packed_bytes + e->weights.arena.used,
         .scratch_bytes = s.bytes,

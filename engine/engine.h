@@ -63,6 +63,7 @@ typedef struct lar_engine_info {
     uint32_t layers, vocab, context, experts, experts_used;
     const char *kernels; /* "avx512" */
     uint32_t threads;
+    uint32_t pass_tokens;    /* at most in one pass; longer steps are cut */
     uint64_t packed_bytes;   /* of weights beside the mapped files */
     uint64_t active_bytes;   /* of weights that one token reads: all products, of a layer's experts those it uses */
     uint64_t scratch_bytes;  /* of a pass */
@@ -73,6 +74,10 @@ typedef struct lar_engine_info {
     const char *kv;          /* how latents are kept, in the shortest form; as long as the engine */
 } lar_engine_info;
 lar_engine_info lar_engine_info_of(const lar_engine *e);
+
+/* Gives the calling thread and those that compute with it a nice value of `niceness` (0 to 19), or leaves a higher one.
+ * For the thread that calls lar_engine_step, so that others of the process go first. */
+void lar_engine_nice(lar_engine *e, int niceness);
 
 /* What turns text into ids and back. */
 typedef struct lar_engine_text {

@@ -13,8 +13,8 @@ enum { REMEMBERED = 64 };
 typedef struct place {
     uint64_t tenant;
     int64_t served;
-    uint64_t left_at;     /* by `leavings`: the one that went first is forgotten first */
-    uint32_t entries;     /* waiting or under way; 0: remembered, or empty */
+    uint64_t left_at; /* by `leavings`: the one that went first is forgotten first */
+    uint32_t entries; /* waiting or under way; 0: remembered, or empty */
     lar_fair_entry *first, *last;
 } place;
 

@@ -24,7 +24,7 @@ typedef struct lar_job_sample {
 } lar_job_sample;
 
 typedef struct lar_job {
-    lar_fair_entry entry; /* order is the job's id */
+    lar_fair_entry entry;           /* order is the job's id */
     struct lar_job *before, *after; /* of all that are not ended; guarded by the scheduler's lock, as is: */
     bool cancelled;
     struct lar_job *next; /* in the list of new ones, or of those that end now */
@@ -34,9 +34,9 @@ typedef struct lar_job {
     uint32_t answer_max; /* tokens of each answer, at least 1 */
     lar_job_sample samples[LAR_JOB_SAMPLES_MAX];
     uint32_t prompt_cached, prompt_reached; /* when it was first computed: where that began, and how far it came */
-    uint32_t prefill_end;                    /* PREFILL: how long the sequence of the first answer is to become */
+    uint32_t prefill_end;                   /* PREFILL: how long the sequence of the first answer is to become */
     uint32_t answer_tokens, preempted;
-    bool begun; /* on_begin was called */
+    bool begun;                                  /* on_begin was called */
     uint64_t submitted_us, started_us, begun_us; /* queued; first prefill; on_begin. 0: not yet */
     uint64_t not_before_us;                      /* preempted for want of pages with nobody else to give them up */
     lar_error error;                             /* what it ends with, once that is known */
@@ -48,7 +48,7 @@ typedef struct lar_job_limits {
     uint32_t vocab, context, pages, samples;
 } lar_job_limits;
 
-/* The errors of lar_scheduler_submit that are the request's own; *answer_max is as many tokens as each sample can have. */
+/* The errors of lar_scheduler_submit that are the request's own; *answer_max: tokens that each sample can have. */
 LAR_MUST_USE lar_error lar_job_check(const lar_job_request *r, const lar_job_limits *l, uint32_t *answer_max,
                                      lar_diag *d);
 /* In state QUEUED, with copies of all that the request points to. NULL: no memory. */

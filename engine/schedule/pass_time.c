@@ -7,9 +7,12 @@
 
 #include <stddef.h>
 
-/* A pass counts for a quarter of its size's mean; the slope forgets over some fifty. */
+/* A pass counts for a quarter of its size's mean, for less of the longer one; the slope forgets over some fifty. */
 #define WEIGHT 0.25
+#define LONGER_WEIGHT 0.03
 #define KEPT 0.98
+/* How far a mean that another size's passes contradict moves towards what they allow. */
+#define DRAWN 0.0625
 /* Positions are told apart as if they were known to so many tokens: where they hardly differ, what differs is noise. */
 #define BLUR 256.0
 /* A pass that took longer than so many times what was expected says more of the machine than of passes. */
@@ -26,28 +29,47 @@ static double slope_of(const lar_pass_time *t) {
     return slope > 0 ? slope : 0;
 }
 
-void lar_pass_time_learn(lar_pass_time *t, lar_pass_load load, uint64_t us) {
-    if (!load.tokens) return;
-    lar_pass_size *s = &t->sizes[size_of(load.tokens)];
-    double n = load.tokens, took = (double)us, position = (double)load.positions / n;
-    if (s->tokens == 0) {
-        *s = (lar_pass_size){n, took, position};
-        return;
-    }
-    double expected = lar_pass_time_of(t, load);
-    if (expected > 0 && took > OUTLIER * expected) took = OUTLIER * expected;
-    double away = position - s->position, more = took / n - s->us / s->tokens;
-    t->spread = KEPT * t->spread + away * away + BLUR * BLUR;
-    t->together = KEPT * t->together + away * more;
-    s->tokens += WEIGHT * (n - s->tokens);
-    s->us += WEIGHT * (took - s->us);
-    s->position += WEIGHT * away;
-}
-
 /* What the size's passes would have taken with their tokens at `position`. */
 static double moved(const lar_pass_size *s, double position, double slope) {
     double us = s->us + slope * s->tokens * (position - s->position);
-    return us > s->us / 4 ? us : s->us / 4;
+    return us > s->us / 16 ? us : s->us / 16;
+}
+
+static void move_mean(lar_pass_size *s, const lar_pass_size *to, double weight) {
+    s->tokens += weight * (to->tokens - s->tokens);
+    s->us += weight * (to->us - s->us);
+    s->position += weight * (to->position - s->position);
+}
+
+/* More tokens take longer, and by no more than in proportion: so much the other sizes are known to take by now. */
+static void draw_others(lar_pass_time *t, const lar_pass_size *known) {
+    double slope = slope_of(t);
+    for (lar_pass_size *s = t->sizes; s < t->sizes + LAR_PASS_SIZES; s++) {
+        if (s->tokens == 0 || s == known) continue;
+        double same = moved(known, s->position, slope), ratio = s->tokens / known->tokens;
+        double least = ratio > 1 ? same : same * ratio, most = ratio > 1 ? same * ratio : same;
+        if (s->us < least) s->us += DRAWN * (least - s->us);
+        if (s->us > most) s->us += DRAWN * (most - s->us);
+    }
+}
+
+void lar_pass_time_learn(lar_pass_time *t, lar_pass_load load, uint64_t us) {
+    if (!load.tokens) return;
+    uint32_t i = size_of(load.tokens);
+    lar_pass_size *s = &t->sizes[i], *longer = &t->longer[i], now = {load.tokens, (double)us, 0};
+    now.position = (double)load.positions / now.tokens;
+    if (s->tokens == 0) {
+        *s = *longer = now;
+        return;
+    }
+    double expected = lar_pass_time_of(t, load);
+    if (expected > 0 && now.us > OUTLIER * expected) now.us = OUTLIER * expected;
+    double away = now.position - longer->position, more = now.us / now.tokens - longer->us / longer->tokens;
+    t->spread = KEPT * t->spread + away * away + BLUR * BLUR;
+    t->together = KEPT * t->together + away * more;
+    move_mean(s, &now, WEIGHT);
+    move_mean(longer, &now, LONGER_WEIGHT);
+    draw_others(t, s);
 }
 
 double lar_pass_time_of(const lar_pass_time *t, lar_pass_load load) {

@@ -1,10 +1,11 @@
 /* How long a pass takes, learned from passes: what the size of prompts' pieces follows from.
  *
  * us = f(tokens) + slope * (sum of the tokens' positions). f is kept by powers of two of the tokens: with few of them a
- * pass waits for weights, and each token of a mixture of experts brings others; with many it computes. So f grows by
- * less than its tokens do, and between and beyond what was measured no more is supposed. The slope is what attention
- * adds for each row before a token; it is found from how passes of one size differ as their positions do. Recent passes
- * count most: clocks, neighbours on the machine and the routing change. Pure; all numbers in microseconds. */
+ * pass waits for weights, and each token of a mixture of experts brings others; with many it computes. So f grows, and
+ * by less than its tokens do: between and beyond what was measured no more is supposed, and what was measured long ago
+ * is drawn into those bounds by what is measured now. The slope is what attention adds for each row before a token; it is
+ * found from how passes of one size differ as their positions do. Recent passes count most: clocks, neighbours on the
+ * machine and the routing change. Pure; all numbers in microseconds. */
 #ifndef LARDER_ENGINE_SCHEDULE_PASS_TIME_H
 #define LARDER_ENGINE_SCHEDULE_PASS_TIME_H
 
@@ -18,8 +19,9 @@ typedef struct lar_pass_size {
 
 /* Embedded; all zero: nothing is known yet. */
 typedef struct lar_pass_time {
-    lar_pass_size sizes[LAR_PASS_SIZES]; /* of 2^i to 2^(i + 1) - 1 tokens; tokens 0: none was measured */
-    double spread, together;             /* of positions; of positions and microseconds, a token */
+    lar_pass_size sizes[LAR_PASS_SIZES];  /* of 2^i to 2^(i + 1) - 1 tokens; tokens 0: none was measured */
+    lar_pass_size longer[LAR_PASS_SIZES]; /* the same over more passes, for the slope: */
+    double spread, together;              /* of positions; of positions and microseconds, a token */
 } lar_pass_time;
 
 /* Tokens of a pass and the sum of their positions. */

@@ -8,10 +8,13 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "base/ensure.h"
 #include "engine/schedule/scheduler_core.h"
 
 enum { NICENESS_MAX = 19, SEQUENCES_MOST = 1024, QUEUE_MOST = 1 << 20 };
+/* A thread without work looks once an hour whether that is so. */
+#define SLEEP_US_MAX UINT64_C(3600000000)
 
 /* -- open and close ---------------------------------------------------------------------------------------------- */
 
@@ -23,8 +26,7 @@ static lar_error check(const lar_scheduler_options *o, lar_diag *d) {
     if (!o->gap_ms) return lar_fail(LAR_INVALID, d, "a gap of 0 ms: no prompt could be computed");
     if (o->niceness < 0 || o->niceness > NICENESS_MAX)
         return lar_fail(LAR_INVALID, d, "niceness %d; choose 0 to %d", o->niceness, NICENESS_MAX);
-    if (!lar_engine_pages(o->engine).pages)
-        return lar_fail(LAR_INVALID, d, "the engine was opened without page_bytes");
+    if (!lar_engine_pages(o->engine).pages) return lar_fail(LAR_INVALID, d, "the engine was opened without page_bytes");
     if (o->context_max > lar_engine_info_of(o->engine).context)
         return lar_fail(LAR_INVALID, d, "%u tokens of a sequence; the model's context is %u", o->context_max,
                         lar_engine_info_of(o->engine).context);
@@ -102,18 +104,10 @@ void lar_scheduler_release(lar_scheduler *s) {
 
 /* Until there is news, or `wait_us` are over; true: go on. */
 static bool sleep_until_news(lar_scheduler *s, uint64_t wait_us) {
-    struct timespec until;
-    (void)clock_gettime(CLOCK_MONOTONIC, &until);
-    uint64_t ns = wait_us == UINT64_MAX ? 0 : (uint64_t)until.tv_nsec + wait_us % 1000000 * 1000;
+    uint64_t until = wait_us ? lar_clock_mono_ns() + (wait_us < SLEEP_US_MAX ? wait_us : SLEEP_US_MAX) * 1000 : 0;
+    struct timespec at = {.tv_sec = (time_t)(until / 1000000000), .tv_nsec = (long)(until % 1000000000)};
     (void)pthread_mutex_lock(&s->lock);
-    int late = 0;
-    if (wait_us == UINT64_MAX) {
-        while (!s->news) (void)pthread_cond_wait(&s->changed, &s->lock);
-    } else {
-        until.tv_sec += (time_t)(wait_us / 1000000 + ns / 1000000000);
-        until.tv_nsec = (long)(ns % 1000000000);
-        while (!s->news && !late) late = pthread_cond_timedwait(&s->changed, &s->lock, &until);
-    }
+    for (int late = 0; wait_us && !s->news && !late;) late = pthread_cond_timedwait(&s->changed, &s->lock, &at);
     s->news = false;
     bool stopping = s->stopping;
     (void)pthread_mutex_unlock(&s->lock);
@@ -155,10 +149,10 @@ void lar_scheduler_close(lar_scheduler *s) {
 /* -- jobs -------------------------------------------------------------------------------------------------------- */
 
 /* With the lock. */
-static lar_error refusal(lar_scheduler *s, uint32_t *retry_ms, lar_diag *d) {
+static lar_error refusal(const lar_scheduler *s, lar_job_ticket *out, lar_diag *d) {
     if (s->stopping) return LAR_SHUTDOWN;
     if (s->waiting < s->o.queue_max) return LAR_OK;
-    *retry_ms = s->retry_ms;
+    out->retry_ms = s->retry_ms;
     return lar_fail(LAR_BUSY, d, "%u requests are waiting; one may have left in %u ms", s->waiting, s->retry_ms);
 }
 
@@ -175,18 +169,17 @@ static lar_job_id enqueue(lar_scheduler *s, lar_job *j) {
     return s->last_id;
 }
 
-lar_error lar_scheduler_submit(lar_scheduler *s, const lar_job_request *r, const lar_job_calls *calls, lar_job_id *out,
-                               uint32_t *retry_ms, lar_diag *d) {
+lar_error lar_scheduler_submit(lar_scheduler *s, const lar_job_request *r, const lar_job_calls *calls,
+                               lar_job_ticket *out, lar_diag *d) {
     uint32_t answer_max = 0;
-    *out = 0;
-    *retry_ms = 0;
+    *out = (lar_job_ticket){0};
     lar_error e = lar_job_check(r, &s->limits, &answer_max, d);
     lar_job *j = e ? NULL : lar_job_new(r, calls, answer_max);
     if (!e && !j) e = LAR_NO_MEMORY;
     if (j) j->submitted_us = lar_scheduler_now(s);
     (void)pthread_mutex_lock(&s->lock);
-    if (!e) e = refusal(s, retry_ms, d);
-    if (!e) *out = enqueue(s, j);
+    if (!e) e = refusal(s, out, d);
+    if (!e) out->id = enqueue(s, j);
     else s->refused++;
     (void)pthread_mutex_unlock(&s->lock);
     if (e) lar_job_free(j);

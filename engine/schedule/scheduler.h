@@ -1,15 +1,14 @@
 /* Many answers from one engine at once: continuous batching with chunked prefill in a fixed number of pages.
  *
- * Each step takes one token of every sequence that is decoding and, in what is left of the step's time, pieces of
- * prompts (Sarathi-Serve, arXiv 2403.02310): so a long prompt delays nobody's next token by more than `gap_ms`. The next
- * request is taken from the tenant that was served least (deficit by tokens), within a tenant in order.
+ * Each step takes one token of every sequence that is decoding and pieces of prompts that take no longer than gap_ms by
+ * what was learned from earlier steps (Sarathi-Serve, arXiv 2403.02310): so a long prompt delays nobody's next token by
+ * more. The next request is taken from the tenant that was served least (by tokens), within a tenant in order.
  * What is in a step never changes what is computed: the same request with the same seed has the same text, alone or in
  * company, from a cold cache or a warm one, preempted or not.
  * Pages: a request that could never fit is refused at once; one that does not fit now waits; where pages run out under
- * way the youngest sequence is taken back to the queue, keeps what was said, and is computed again later. The oldest
- * always goes on.
- * Threads: lar_scheduler_* may be called by any thread; callbacks come from the scheduler's own, one at a time, and must
- * not block or call lar_scheduler_close. */
+ * way the youngest request is taken back, keeps what was said, and is computed again later. The oldest always goes on.
+ * Threads: lar_scheduler_* may be called by any thread; callbacks come from the scheduler's own, one at a time, may
+ * submit and cancel, and must not block or call lar_scheduler_close. */
 #ifndef LARDER_ENGINE_SCHEDULE_SCHEDULER_H
 #define LARDER_ENGINE_SCHEDULE_SCHEDULER_H
 
@@ -25,16 +24,18 @@ typedef struct lar_scheduler_options {
     lar_engine *engine;     /* borrowed until close; nobody else uses it meanwhile */
     uint32_t sequences_max; /* decoding or in prefill at once */
     uint32_t context_max;   /* tokens of one sequence, prompt and answer; 0: the model's, or what all pages hold */
-    uint32_t queue_max;     /* waiting requests; over it BUSY */
+    uint32_t queue_max;     /* waiting requests, at least 1; over it BUSY */
     uint32_t queue_ms_max;  /* longest wait before the first piece of the prompt; 0: no limit */
     uint32_t gap_ms;        /* between two tokens of one sequence, that prompts of others may cost */
-    uint32_t pin_ms;        /* how long marked prefixes stay */
+    uint32_t pin_ms;        /* how long marked prefixes stay; 0: as any other */
     int niceness;           /* of the engine's threads: 0 to 19 */
+    uint64_t (*now_us)(void *context); /* any thread; NULL: the monotonic clock */
+    void *context;
 } lar_scheduler_options;
 
-/* Starts the scheduler's thread. INVALID, NO_MEMORY, IO. */
+/* Starts the scheduler's thread. INVALID: an option out of range, or an engine without page_bytes; NO_MEMORY, IO. */
 LAR_MUST_USE lar_error lar_scheduler_open(const lar_scheduler_options *o, lar_scheduler **out, lar_diag *d);
-/* Ends every job with SHUTDOWN, waits for the thread, frees. */
+/* Ends every job with SHUTDOWN, waits for the thread, frees. NULL: nothing happens. */
 void lar_scheduler_close(lar_scheduler *s);
 
 typedef struct lar_job_begin {
@@ -55,14 +56,15 @@ typedef enum lar_job_reason {
 } lar_job_reason;
 
 typedef struct lar_job_end {
-    lar_error error; /* OK; BUSY (waited too long); CLIENT_GONE (cancelled); SHUTDOWN; INVALID (a logit that is no
-                        number); NO_MEMORY */
-    const char *detail;
-    uint32_t prompt_tokens, cached_tokens, answer_tokens; /* of all samples together */
+    lar_error error;    /* OK; BUSY (waited too long); CLIENT_GONE (cancelled); SHUTDOWN; INVALID (a logit that is no
+                        number); NO_MEMORY; or the engine's, of a step in which the job was (IO) */
+    const char *detail; /* never NULL; valid in on_end only */
+    uint32_t prompt_tokens, cached_tokens, answer_tokens; /* answer: told, of all samples together */
     uint32_t preempted;
     uint64_t queued_us, prefill_us, decode_us;
 } lar_job_end;
 
+/* All of them are set. */
 typedef struct lar_job_calls {
     void *user;
     void (*on_begin)(void *user, const lar_job_begin *b); /* the prompt is done; first tokens follow */
@@ -87,20 +89,26 @@ typedef struct lar_job_request {
     uint32_t queue_ms_max; /* 0: the scheduler's */
 } lar_job_request;
 
+/* What becomes of a request. */
+typedef struct lar_job_ticket {
+    lar_job_id id;     /* 0 after an error */
+    uint32_t retry_ms; /* after BUSY: when the queue may have room, by how long jobs took lately; else 0 */
+} lar_job_ticket;
+
 /* Queues a job. LIMIT: prompt and answer are more tokens than one sequence can have (`d` with both numbers); FULL: more
- * pages than there are at all; BUSY: the queue is full (*retry_ms: when it may have room); SHUTDOWN; INVALID: sampling
- * values, an id outside the vocabulary; NO_MEMORY. After an error no callback comes and *out is 0. Callbacks may begin
- * before it returns. */
+ * pages than there are at all; BUSY: the queue is full; SHUTDOWN; INVALID: sampling values, an id outside the
+ * vocabulary, a mark behind the prompt, more samples than sequences_max; NO_MEMORY. After an error no callback comes.
+ * *out is written before the first callback, which may come before this returns. */
 LAR_MUST_USE lar_error lar_scheduler_submit(lar_scheduler *s, const lar_job_request *r, const lar_job_calls *calls,
-                                            lar_job_id *out, uint32_t *retry_ms, lar_diag *d);
+                                            lar_job_ticket *out, lar_diag *d);
 /* Ends a job within one step, wherever it is; on_end comes with CLIENT_GONE, unless it came already: an id that is not
  * known any more is ignored. */
 void lar_scheduler_cancel(lar_scheduler *s, lar_job_id job);
 
 typedef struct lar_scheduler_counts {
-    uint32_t waiting, prefilling, decoding;
+    uint32_t waiting, prefilling, decoding; /* jobs now; one that was preempted is none of them until it goes on */
     uint64_t jobs, prompt_tokens, cached_tokens, answer_tokens, preempted, refused, cancelled;
-    uint64_t steps, step_us; /* in all */
+    uint64_t steps, step_us; /* in all; the engine's time */
     uint64_t gap_us_max;     /* the longest gap between two tokens of a decoding sequence so far */
     lar_page_counts pages;
     lar_prefix_counts prefixes;

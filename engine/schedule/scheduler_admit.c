@@ -1,8 +1,8 @@
 /* Who gets pages: jobs start, are taken back to the queue when pages run out, start again.
  * Called by the rounds of scheduler_round.c, on the scheduler's thread; may block where the page store reads.
  * Why no livelock: pages are only ever taken from younger jobs, so the oldest always goes on; and a job that was taken
- * back n times starts again only where 2^n pages are left beside what it needs at once, or alone. What was taken from it
- * was taken for pages that others filled meanwhile, so n is at most about log2 of all pages.
+ * back n times starts again only where 2^n pages are left beside what it needs at once, or alone. It is taken back
+ * again when others have filled those, so n is at most about log2 of all pages.
  * Invariants: `begun` is in the order of first starts; a waiting job starts only when no begun one is preempted; the
  * next in turn is never passed by a smaller one.
  * Memory: what lar_job_prepare and sequences take; none in a step. */

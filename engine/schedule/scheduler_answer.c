@@ -1,5 +1,5 @@
 /* What a step brought: tokens are drawn and told, prompts that are complete become answers, ended ones go.
- * Called by the rounds of scheduler_round.c, on the scheduler's thread; callbacks are called from here, without the lock.
+ * Called by the rounds of scheduler_round.c, on the scheduler's thread, which calls back from here without the lock.
  * Order: tokens of those that decode come first, then prompts that are complete: a fork may need pages of younger jobs,
  * and what they had computed is told by then.
  * Invariants: a job stays until the round's end, whatever its callbacks say; on_begin before the first token;

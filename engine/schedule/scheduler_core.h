@@ -8,8 +8,10 @@
 #include "engine/schedule/step_pieces.h"
 
 enum {
-    LAR_ROUND_RETRY_US = 20000,          /* until pages are looked for again that nobody here gives back (pins) */
-    LAR_ROUND_IDLE_BUDGET_US = 1000000,  /* of pieces while nobody decodes: how soon a cancel or a newcomer is seen */
+    LAR_ROUND_RETRY_US = 20000,         /* until pages are looked for again that nobody here gives back (pins) */
+    LAR_ROUND_IDLE_BUDGET_US = 1000000, /* of pieces while nobody decodes: how soon a cancel or a newcomer is seen */
+    LAR_RETRY_MS_MIN = 100,             /* what a refused client is told */
+    LAR_RETRY_MS_MAX = 60000,
 };
 
 /* One part of a step: which sample it is for. */
@@ -28,9 +30,9 @@ struct lar_scheduler {
     pthread_mutex_t lock; /* guards from here */
     pthread_cond_t changed;
     bool news, stopping;
-    lar_job *all;                          /* jobs that are not ended, through before and after */
-    lar_job *incoming, *incoming_last;     /* of these, those that the thread has not seen, through next */
-    uint32_t waiting;                      /* jobs in state QUEUED */
+    lar_job *all;                      /* jobs that are not ended, through before and after */
+    lar_job *incoming, *incoming_last; /* of these, those that the thread has not seen, through next */
+    uint32_t waiting;                  /* jobs in state QUEUED */
     lar_job_id last_id;
     uint64_t refused;
     lar_scheduler_counts seen; /* what the thread counted, at the end of its last round */
@@ -40,7 +42,7 @@ struct lar_scheduler {
     lar_fair_queue *queue;
     lar_job **begun; /* (sequences_max): in states PREFILL, DECODE, PREEMPTED; in the order of their first start */
     uint32_t begun_count;
-    lar_job_id blocked;    /* the job for which there were too few pages last, */
+    lar_job_id blocked;        /* the job for which there were too few pages last, */
     uint64_t blocked_until_us; /* not looked at again before then, */
     bool released;             /* or before pages were given back: since then some were */
     lar_pass_time pass_time;
@@ -66,7 +68,7 @@ uint64_t lar_scheduler_now(const lar_scheduler *s);
 /* scheduler_admit.c */
 /* Starts preempted jobs again, the oldest first, and then waiting ones, while there are sequences and pages. */
 void lar_scheduler_admit(lar_scheduler *s, uint64_t now_us);
-/* Room for `tokens` more of a sample's sequence, from younger jobs if it must be. False: the job itself was preempted. */
+/* Room for `tokens` more of a sample's sequence, from younger jobs if it must be. False: the job is preempted. */
 bool lar_scheduler_make_room(lar_scheduler *s, lar_job *j, lar_job_sample *sample, uint32_t tokens);
 /* The job's prompt is in the first live sample's sequence: one for each other that is live. False: preempted, or to end
  * with j->error. */

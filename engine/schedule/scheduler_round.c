@@ -27,7 +27,6 @@ static uint64_t deadline_us(const lar_scheduler *s, const lar_job *j) {
 
 /* What a job ends with now; OK: it goes on. With the lock. */
 static lar_error ending_of(const lar_scheduler *s, const lar_job *j, uint64_t now_us) {
-    if (j->error) return j->error;
     if (j->cancelled) return LAR_CLIENT_GONE;
     if (s->stopping) return LAR_SHUTDOWN;
     return j->state == LAR_JOB_QUEUED && now_us >= deadline_us(s, j) ? LAR_BUSY : LAR_OK;
@@ -43,7 +42,7 @@ static void take_incoming(lar_scheduler *s) {
 
 /* Queues new jobs, ends those that are to end; returns the time of the next deadline. */
 static uint64_t intake(lar_scheduler *s, uint64_t now_us) {
-    lar_job *ending = NULL, **tail = &ending;
+    lar_job *ending = NULL;
     uint64_t next = UINT64_MAX;
     (void)pthread_mutex_lock(&s->lock);
     take_incoming(s);
@@ -53,14 +52,15 @@ static uint64_t intake(lar_scheduler *s, uint64_t now_us) {
             if (j->state == LAR_JOB_QUEUED && deadline_us(s, j) < next) next = deadline_us(s, j);
             continue;
         }
-        if (e == LAR_BUSY) (void)lar_fail(e, &j->detail, "waited for %u ms", (uint32_t)((now_us - j->submitted_us) / 1000));
+        if (e == LAR_BUSY)
+            (void)lar_fail(e, &j->detail, "waited for %u ms", (uint32_t)((now_us - j->submitted_us) / 1000));
         j->error = e;
-        j->next = NULL;
-        *tail = j;
-        tail = &j->next;
+        j->next = ending; /* `all` begins with the newest, this with the oldest */
+        ending = j;
     }
     (void)pthread_mutex_unlock(&s->lock);
-    for (lar_job *j = ending; j; j = ending) {
+    while (ending) {
+        lar_job *j = ending;
         ending = j->next;
         lar_scheduler_end(s, j, now_us);
     }
@@ -179,9 +179,12 @@ static void compute(lar_scheduler *s, const step *t) {
 
 /* -- counts ------------------------------------------------------------------------------------------------------ */
 
+/* A place in the queue is free when a job begins, and one begins for each that ends. */
 static void publish(lar_scheduler *s) {
     uint64_t busy_us = s->recent_us + (s->recent_ended ? 0 : 1000000), ended = s->recent_ended ? s->recent_ended : 1;
     uint64_t retry_ms = busy_us / ended / 1000;
+    if (retry_ms < LAR_RETRY_MS_MIN) retry_ms = LAR_RETRY_MS_MIN;
+    if (retry_ms > LAR_RETRY_MS_MAX) retry_ms = LAR_RETRY_MS_MAX;
     s->counts.prefilling = s->counts.decoding = 0;
     for (uint32_t i = 0; i < s->begun_count; i++) {
         s->counts.prefilling += s->begun[i]->state == LAR_JOB_PREFILL;
@@ -189,7 +192,7 @@ static void publish(lar_scheduler *s) {
     }
     (void)pthread_mutex_lock(&s->lock);
     s->seen = s->counts;
-    s->retry_ms = (uint32_t)(retry_ms < LAR_RETRY_MS_MIN ? LAR_RETRY_MS_MIN : retry_ms > LAR_RETRY_MS_MAX ? LAR_RETRY_MS_MAX : retry_ms);
+    s->retry_ms = (uint32_t)retry_ms;
     (void)pthread_mutex_unlock(&s->lock);
 }
 
