@@ -316,12 +316,11 @@ void *__wrap_calloc(size_t n, size_t size) { return allocations++, __real_calloc
 void *__wrap_realloc(void *p, size_t n) { return allocations++, __real_realloc(p, n); }
 void *__wrap_aligned_alloc(size_t alignment, size_t n) { return allocations++, __real_aligned_alloc(alignment, n); }
 
-static void generating_allocates_nothing(void **state) {
+static void generate(lar_engine *e) {
     lar_sampling how = LAR_SAMPLING_DEFAULT;
     lar_sampler *p;
     lar_diag d = {0};
     how.top_p = 0.9, how.repetition = 1.1, how.logprobs = 5;
-    lar_engine *e = small(*state, 4);
     uint32_t vocab = lar_engine_info_of(e).vocab, last = 9, only = 0;
     float *logits = malloc(vocab * sizeof *logits);
     lar_sequence *s = sequence_of(e, 40);
@@ -339,6 +338,17 @@ static void generating_allocates_nothing(void **state) {
     lar_sampler_free(p);
     lar_sequence_free(s);
     free(logits);
+}
+
+static void generating_allocates_nothing(void **state) {
+    char path[BOX_PATH_BYTES];
+    lar_diag d = {0};
+    lar_engine *e = small(*state, 4);
+    generate(e);
+    lar_engine_close(e);
+    lar_engine_options o = {.path = box_path(*state, "shape2", path), .kv = "fp8", .page_bytes = 1 << 20};
+    assert_int_equal(lar_engine_open(&o, &e, &d), LAR_OK);
+    generate(e);
     lar_engine_close(e);
 }
 
