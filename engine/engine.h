@@ -137,9 +137,9 @@ typedef struct lar_engine_part {
 } lar_engine_part;
 
 /* Adds tokens to sequences and writes the wanted logits, (wanted tokens, vocab), in the order of the parts; NULL where
- * none are wanted. INVALID: an id outside the vocabulary, a sequence twice in one step; LIMIT: a sequence or the context
- * is full; FULL: not enough pages. After an error all sequences are as they were, and so is what was reserved for them.
- * Allocates nothing. */
+ * none are wanted. INVALID: an id outside the vocabulary, a sequence twice in one step; LIMIT: a sequence or the
+ * context is full; FULL: not enough pages. After an error all sequences are as they were, and so is what was reserved
+ * for them. Allocates nothing. */
 LAR_MUST_USE lar_error lar_engine_step(lar_engine *e, const lar_engine_part *parts, uint32_t count, float *logits,
                                        lar_diag *d);
 

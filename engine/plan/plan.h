@@ -61,7 +61,8 @@ typedef struct lar_plan_request {
     uint64_t context;   /* tokens of one request, prompt and answer; 1 to 2^30 */
     uint64_t sequences; /* at the same time; 1 to 2^20 */
     lar_kv kv;
-    bool requantised; /* weights in the type `weights`, not as they are stored */
+    const uint8_t *kv_layers; /* (layers) of lar_kv, instead of kv; borrowed. NULL: all layers alike */
+    bool requantised;         /* weights in the type `weights`, not as they are stored */
     lar_dtype weights;
     uint64_t memory, reserve; /* bytes of the machine, and how many of them to keep free */
 } lar_plan_request;
@@ -75,7 +76,7 @@ typedef enum lar_plan_verdict {
 
 /* Bytes, all of them. */
 typedef struct lar_plan {
-    uint64_t layer, token;  /* one token in one layer that keeps it; in all such layers */
+    uint64_t layer, token;  /* one token in one layer that keeps it, 0: layers differ; in all such layers */
     uint64_t request, all;  /* a request of `context` tokens, pages and windows counted; `sequences` of them */
     uint64_t weights;       /* 0: not known */
     uint64_t scratch;       /* an estimate, for prompts in pieces of LAR_PLAN_PIECE tokens; 0: not known */
@@ -84,7 +85,8 @@ typedef struct lar_plan {
 } lar_plan;
 enum { LAR_PLAN_PIECE = 512 };
 
-/* LIMIT where a sum goes beyond 2^62 bytes; INVALID: `reserve` leaves nothing of `memory`. */
+/* LIMIT where a sum goes beyond 2^62 bytes; INVALID: `reserve` leaves nothing of `memory`, or kv_layers with a model
+ * some of whose layers do not keep all tokens. */
 LAR_MUST_USE lar_error lar_plan_compute(const lar_plan_model *m, const lar_plan_request *r, lar_plan *out, lar_diag *d);
 /* What a machine of `memory` bytes should keep free: 15 % of it, from 1 to 16 GiB (9.6 of 64). */
 uint64_t lar_plan_reserve(uint64_t memory);

@@ -62,13 +62,14 @@ static bool shorter_context(const lar_plan_model *m, lar_plan_request r, lar_pla
     return r.context && offer(m, c, &r, what | LAR_PLAN_CHANGE_CONTEXT);
 }
 
-/* The formats that are smaller than the plan's, the largest that fits. */
+/* The formats that take less than the plan's, the largest that fits. */
 static bool smaller_kv(const lar_plan_model *m, lar_plan_request r, lar_plan_change *c) {
     lar_plan now, then;
     (void)fits(m, &r, &now);
-    for (int kv = (int)r.kv + 1; kv < LAR_KV_COUNT; kv++) {
+    int kv = r.kv_layers ? 0 : (int)r.kv + 1;
+    for (r.kv_layers = NULL; kv < LAR_KV_COUNT; kv++) {
         r.kv = (lar_kv)kv;
-        if (fits(m, &r, &then) && then.layer < now.layer) return offer(m, c, &r, LAR_PLAN_CHANGE_KV);
+        if (fits(m, &r, &then) && then.token < now.token) return offer(m, c, &r, LAR_PLAN_CHANGE_KV);
     }
     return false;
 }
@@ -88,8 +89,9 @@ static bool smaller_type(const lar_plan_model *m, lar_plan_request r, lar_plan_c
 /* All at once: the smallest cache and weights, then as many requests as fit, or one as long as fits. */
 static bool everything(const lar_plan_model *m, lar_plan_request r, lar_plan_change *c) {
     unsigned what = 0;
-    if (r.kv != LAR_KV_INT8_128) what |= LAR_PLAN_CHANGE_KV;
+    if (r.kv != LAR_KV_INT8_128 || r.kv_layers) what |= LAR_PLAN_CHANGE_KV;
     r.kv = LAR_KV_INT8_128;
+    r.kv_layers = NULL;
     lar_plan now, then;
     lar_plan_request small = r;
     small.requantised = true;

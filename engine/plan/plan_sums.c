@@ -27,6 +27,15 @@ static uint64_t layer_bytes(const lar_plan_model *m, const lar_kv_info *kv) {
     return f[LAR_PLAN_KV_HEADS] * (row_bytes(kv, f[LAR_PLAN_HEAD_DIM]) + row_bytes(kv, f[LAR_PLAN_VALUE_DIM]));
 }
 
+static uint64_t token_bytes(const lar_plan_model *m, const lar_plan_request *r) {
+    uint64_t bytes = 0;
+    if (!r->kv_layers)
+        return times(layer_bytes(m, lar_kv_info_of(r->kv)), m->field[LAR_PLAN_LAYERS] - m->layers_stateless);
+    for (uint64_t i = 0; i < m->field[LAR_PLAN_LAYERS]; i++)
+        bytes = add(bytes, layer_bytes(m, lar_kv_info_of((lar_kv)r->kv_layers[i])));
+    return bytes;
+}
+
 static uint64_t pages(uint64_t tokens) { return up(tokens, LAR_PAGE_TOKENS) * LAR_PAGE_TOKENS; }
 
 static uint64_t request_bytes(const lar_plan_model *m, const lar_plan_request *r, uint64_t layer) {
@@ -76,9 +85,11 @@ lar_error lar_plan_compute(const lar_plan_model *m, const lar_plan_request *r, l
         return lar_fail(LAR_INVALID, d, "nothing is left of the memory: %llu bytes, of which %llu are to stay free",
                         (unsigned long long)r->memory, (unsigned long long)r->reserve);
     out->budget = r->memory - r->reserve;
-    out->layer = layer_bytes(m, lar_kv_info_of(r->kv));
-    out->token = times(out->layer, m->field[LAR_PLAN_LAYERS] - m->layers_stateless);
-    out->request = request_bytes(m, r, out->layer);
+    if (r->kv_layers && m->layers_windowed + m->layers_stateless > 0)
+        return lar_fail(LAR_INVALID, d, "formats by layer need a model whose layers all keep every token");
+    out->layer = r->kv_layers ? 0 : layer_bytes(m, lar_kv_info_of(r->kv));
+    out->token = token_bytes(m, r);
+    out->request = r->kv_layers ? times(out->token, pages(r->context)) : request_bytes(m, r, out->layer);
     out->all = times(out->request, r->sequences);
     out->weights = weight_bytes(m, r);
     out->scratch = scratch_bytes(m, r);

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "engine/cache/kv_layers.h"
 #include "gateway/config/nearest.h"
 #include "gateway/local/plan_report.h"
 
@@ -28,7 +29,8 @@ static const char usage[] =
     "  --preset NAME      long (one conversation of 131072 tokens), short (32 requests of 4096), agents (8 of 65536)\n"
     "  --context N        tokens of a request, prompt and answer (default 8192; 128K is 131072)\n"
     "  --sequences N      requests at the same time (default 1)\n"
-    "  --kv FORMAT        how keys and values are kept: f32, f16 (default), bf16, int8, fp8, int8-128\n"
+    "  --kv FORMATS       how keys and values are kept: f32, f16 (default), bf16, int8, fp8, int8-128; by layer as\n"
+    "                     fp8,0=bf16,24-26=bf16\n"
     "  --weights TYPE     count the weights as bf16, fp8, q8_0, q6_k, q5_k, q4_k, ... (default: as they are stored)\n"
     "  --memory SIZE      of the machine, as 64G (default: this machine's)\n"
     "  --reserve SIZE     of it, to stay free for the system (default: 15 %, from 1G to 16G)\n"
@@ -51,10 +53,18 @@ typedef struct options {
     uint64_t field[LAR_PLAN_FIELD_COUNT]; /* given by hand; 0: not */
     uint64_t parameters, context, sequences, memory, reserve;
     const preset *preset;
-    lar_kv kv;
+    const char *kv;
     bool requantised, json;
     lar_dtype weights;
 } options;
+
+enum { LAYERS_MAX = 4096 /* of plan_field.def */ };
+
+typedef struct plan_command {
+    lar_plan_story story;
+    uint8_t kv[LAYERS_MAX]; /* (layers) of lar_kv */
+    char *kv_text;
+} plan_command;
 
 static const struct {
     const char *name;
@@ -101,8 +111,12 @@ static int take_count(const char *name, const char *value, uint64_t most, uint64
 }
 
 static int take_kv(options *o, const char *value) {
-    if (lar_kv_named(value, &o->kv)) return -1;
-    return refuse("--kv", value, "f32, f16, bf16, int8, fp8 or int8-128");
+    uint8_t kv[LAYERS_MAX];
+    lar_diag d = {0};
+    o->kv = value;
+    if (!lar_kv_layers_parse(value, LAYERS_MAX, kv, &d)) return -1; /* the model may have fewer */
+    (void)fprintf(stderr, "larder: --kv %s\n", d.text);
+    return 2;
 }
 
 static int take_weights(options *o, const char *value) {
@@ -244,10 +258,24 @@ static lar_error settle_model(lar_plan_story *s, const options *o, lar_diag *d) 
     return lar_plan_model_finish(m, d);
 }
 
+/* The formats of as many layers as the model has. */
+static lar_error settle_kv(plan_command *c, const options *o, lar_diag *d) {
+    lar_plan_request *r = &c->story.request;
+    uint32_t layers = (uint32_t)c->story.model.field[LAR_PLAN_LAYERS];
+    lar_diag why = {0};
+    lar_error e = lar_kv_layers_parse(o->kv, layers, c->kv, &why);
+    if (e) return lar_fail(e, d, "--kv %s", why.text);
+    r->kv = (lar_kv)c->kv[0];
+    if (layers == 1 || memcmp(c->kv, c->kv + 1, layers - 1) == 0) return LAR_OK;
+    r->kv_layers = c->kv;
+    c->story.kv = c->kv_text = lar_kv_layers_text(c->kv, layers);
+    return c->kv_text ? LAR_OK : LAR_NO_MEMORY;
+}
+
 static void settle_request(lar_plan_story *s, const options *o) {
     lar_plan_request *r = &s->request;
     uint64_t most = s->model.field[LAR_PLAN_CONTEXT];
-    *r = (lar_plan_request){.kv = o->kv, .requantised = o->requantised, .weights = o->weights};
+    *r = (lar_plan_request){.requantised = o->requantised, .weights = o->weights};
     r->context = o->preset ? o->preset->context : 8192;
     if (most && r->context > most) r->context = most;
     if (o->context) r->context = o->context;
@@ -277,11 +305,14 @@ static void add_notes(lar_plan_story *s) {
             "up to 2048 tokens");
 }
 
-static lar_error tell(lar_plan_story *s, const options *o, lar_diag *d) {
+static lar_error tell(plan_command *c, const options *o, lar_diag *d) {
+    lar_plan_story *s = &c->story;
     s->name = o->model ? o->model : "";
     lar_error e = settle_model(s, o, d);
     if (e) return e;
     settle_request(s, o);
+    e = settle_kv(c, o, d);
+    if (e) return e;
     e = lar_plan_compute(&s->model, &s->request, &s->plan, d);
     if (e) return e;
     s->most_sequences = lar_plan_most_sequences(&s->model, &s->request);
@@ -292,18 +323,20 @@ static lar_error tell(lar_plan_story *s, const options *o, lar_diag *d) {
 }
 
 int lar_command_plan(int argc, char **argv) {
-    options o = {.kv = LAR_KV_F16};
+    options o = {.kv = "f16"};
     int rc = parse(&o, argc, argv);
     if (rc >= 0) return rc;
-    lar_plan_story *s = calloc(1, sizeof *s);
+    plan_command *c = calloc(1, sizeof *c);
+    if (!c) return (void)fprintf(stderr, "larder: %s\n", lar_error_text(LAR_NO_MEMORY)), 1;
     lar_diag d = {0};
-    lar_error e = s ? tell(s, &o, &d) : LAR_NO_MEMORY;
-    if (!e && o.json) e = lar_plan_print_json(s, stdout);
-    else if (!e) lar_plan_print(s, stdout);
+    lar_error e = tell(c, &o, &d);
+    if (!e && o.json) e = lar_plan_print_json(&c->story, stdout);
+    else if (!e) lar_plan_print(&c->story, stdout);
     if (e)
         (void)fprintf(stderr, "larder: %.200s%s%s\n", o.model ? o.model : "plan", *d.text ? ": " : ": ",
                       *d.text ? d.text : lar_error_text(e));
-    rc = e || s->plan.verdict == LAR_PLAN_OVER;
-    free(s);
+    rc = e || c->story.plan.verdict == LAR_PLAN_OVER;
+    free(c->kv_text);
+    free(c);
     return rc;
 }

@@ -79,10 +79,11 @@ static void print_weights(const lar_plan_story *s, FILE *to) {
 static void print_cache(const lar_plan_story *s, FILE *to) {
     const lar_kv_info *kv = lar_kv_info_of(s->request.kv);
     char size[SIZE_BYTES];
-    (void)fprintf(to,
-                  "a token   %-10" PRIu64 "  bytes: %" PRIu64 " layers x %" PRIu64 ", %s (%s), pages of %d tokens\n",
-                  s->plan.token, s->model.field[LAR_PLAN_LAYERS] - s->model.layers_stateless, s->plan.layer, kv->name,
-                  kv->text, LAR_PAGE_TOKENS);
+    uint64_t layers = s->model.field[LAR_PLAN_LAYERS] - s->model.layers_stateless;
+    (void)fprintf(to, "a token   %-10" PRIu64 "  bytes: %" PRIu64 " layers", s->plan.token, layers);
+    if (s->kv) (void)fprintf(to, " in %s", s->kv);
+    else (void)fprintf(to, " x %" PRIu64 ", %s (%s)", s->plan.layer, kv->name, kv->text);
+    (void)fprintf(to, ", pages of %d tokens\n", LAR_PAGE_TOKENS);
     (void)fprintf(to, "a request %-10s  of %" PRIu64 " tokens, prompt and answer\n", size_text(s->plan.request, size),
                   s->request.context);
     (void)fprintf(to, "requests  %-10s  for %" PRIu64 " at the same time\n", size_text(s->plan.all, size),

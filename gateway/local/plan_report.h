@@ -12,6 +12,7 @@ typedef struct lar_plan_story {
     const char *name; /* of the model, as asked for; "" if its numbers were */
     lar_plan_model model;
     lar_plan_request request;
+    const char *kv; /* the formats by layer, for people; NULL: all layers are alike */
     lar_plan plan;
     uint64_t most_sequences, most_context;
     lar_plan_change changes[LAR_PLAN_CHANGES_MAX];

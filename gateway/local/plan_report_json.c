@@ -45,10 +45,13 @@ static bool put_weights(cJSON *root, const lar_plan_story *s) {
 static bool put_cache(cJSON *root, const lar_plan_story *s) {
     const lar_kv_info *kv = lar_kv_info_of(s->request.kv);
     cJSON *to = cJSON_AddObjectToObject(root, "cache");
-    return to && cJSON_AddStringToObject(to, "format", kv->name) && put(to, "tokens_per_page", LAR_PAGE_TOKENS) &&
-           put(to, "bytes_per_token_and_layer", s->plan.layer) && put(to, "bytes_per_token", s->plan.token) &&
-           put(to, "context", s->request.context) && put(to, "sequences", s->request.sequences) &&
-           put(to, "request_bytes", s->plan.request) && put(to, "bytes", s->plan.all);
+    bool alike = !s->kv;
+    return to && cJSON_AddStringToObject(to, "format", alike ? kv->name : s->kv) &&
+           put(to, "tokens_per_page", LAR_PAGE_TOKENS) &&
+           (!alike || put(to, "bytes_per_token_and_layer", s->plan.layer)) &&
+           put(to, "bytes_per_token", s->plan.token) && put(to, "context", s->request.context) &&
+           put(to, "sequences", s->request.sequences) && put(to, "request_bytes", s->plan.request) &&
+           put(to, "bytes", s->plan.all);
 }
 
 static bool put_total(cJSON *root, const lar_plan_story *s) {

@@ -156,7 +156,7 @@ static void nothing_hides_what_is_not_finite(void **state) {
 
 /* -- the cache ----------------------------------------------------------------------------------------------------- */
 
-/* What `larder plan` adds up is what is taken. */
+/* What `larder plan` adds up is what is taken, by layer too. */
 static void sizes_are_the_planner_s(void **state) {
     (void)state;
     for (int i = 0; i < LAR_KV_COUNT * 3; i++) {
@@ -171,6 +171,13 @@ static void sizes_are_the_planner_s(void **state) {
         memset(kv, (int)r.kv, sizeof kv);
         lar_page_layout layout = {27, 512, 64, kv};
         assert_int_equal((tokens + 63) / 64 * lar_page_layout_page_bytes(&layout), p.request);
+        assert_int_equal(lar_page_layout_token_bytes(&layout), p.token);
+        for (int k = 0; k < 27; k += 4) kv[k] = (uint8_t)((i + k) % LAR_KV_COUNT);
+        r.kv_layers = kv;
+        assert_int_equal(lar_plan_compute(&m, &r, &p, &d), LAR_OK);
+        assert_int_equal((tokens + 63) / 64 * lar_page_layout_page_bytes(&layout), p.request);
+        assert_int_equal(lar_page_layout_token_bytes(&layout), p.token);
+        assert_int_equal(p.layer, 0);
     }
 }
 

@@ -4,6 +4,8 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
+
 #include <cmocka.h>
 // clang-format on
 #include "engine/plan/plan.h"
@@ -73,6 +75,31 @@ static void formats(void **state) {
     /* By heads every head's row has its scales, an edge tile a whole one: 80 values, 3 scales of 2 bytes. */
     lar_plan_model odd = heads(1, 2, 80);
     assert_int_equal(plan(&odd, ask(64, 1, LAR_KV_INT8)).layer, 2 * 2 * (80 + 3 * 2));
+}
+
+/* Where layers differ, a smaller cache is one format for all; which layers have windows is not known. */
+static void formats_by_layer(void **state) {
+    (void)state;
+    lar_plan_model m = latent(27, 512, 64);
+    uint8_t kv[27] = {LAR_KV_F32};
+    lar_plan_request r = ask(6400, 1, LAR_KV_F32);
+    lar_plan_change c[LAR_PLAN_CHANGES_MAX];
+    lar_diag d = {0};
+    lar_plan p;
+    memset(kv, LAR_KV_INT8, sizeof kv);
+    kv[26] = LAR_KV_BF16;
+    r.kv_layers = kv, r.reserve = 1;
+    assert_int_equal(plan(&m, r).token, 26 * 672 + 1152);
+    r.memory = plan(&m, r).total; /* a byte too little */
+    uint32_t n = lar_plan_changes(&m, &r, c), i = 0;
+    while (i < n && c[i].what != LAR_PLAN_CHANGE_KV) i++;
+    assert_true(i < n && c[i].request.kv == LAR_KV_INT8 && !c[i].request.kv_layers);
+    r.memory = 6400 * 27 * 600; /* less than any format takes */
+    n = lar_plan_changes(&m, &r, c);
+    for (i = 0; i < n; i++) assert_true(!(c[i].what & LAR_PLAN_CHANGE_KV) || !c[i].request.kv_layers);
+    m.layers_windowed = 1, m.field[LAR_PLAN_WINDOW] = 10;
+    assert_int_equal(lar_plan_compute(&m, &r, &p, &d), LAR_INVALID);
+    assert_non_null(strstr(d.text, "every token"));
 }
 
 static void windows(void **state) {
@@ -192,9 +219,9 @@ static void beyond_all_memory(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(known_sizes), cmocka_unit_test(formats),           cmocka_unit_test(windows),
-        cmocka_unit_test(reserve),     cmocka_unit_test(verdicts),          cmocka_unit_test(advice),
-        cmocka_unit_test(last_resort), cmocka_unit_test(beyond_all_memory),
+        cmocka_unit_test(known_sizes), cmocka_unit_test(formats),     cmocka_unit_test(formats_by_layer),
+        cmocka_unit_test(windows),     cmocka_unit_test(reserve),     cmocka_unit_test(verdicts),
+        cmocka_unit_test(advice),      cmocka_unit_test(last_resort), cmocka_unit_test(beyond_all_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
