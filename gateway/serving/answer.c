@@ -270,7 +270,7 @@ static void on_end(void *user, const lar_job_end *e) {
 
 /* -- starting ------------------------------------------------------------------------------------------------------ */
 
-static lar_error submit(lar_answer *a, uint32_t i, lar_job_id *id, uint32_t *retry_ms, lar_diag *d) {
+static lar_error submit(lar_answer *a, uint32_t i, lar_job_ticket *out, lar_diag *d) {
     const lar_prompt *p = &a->prompts.list[i];
     const lar_job_calls calls = {.user = &a->jobs[i],
                                  .on_begin = on_begin,
@@ -289,7 +289,7 @@ static lar_error submit(lar_answer *a, uint32_t i, lar_job_id *id, uint32_t *ret
                          .mark_count = p->mark_count,
                          .queue_ms_max = a->from.queue_ms_max};
     memcpy(r.marks, p->marks, sizeof r.marks);
-    return lar_scheduler_submit(a->scheduler, &r, &calls, id, retry_ms, d);
+    return lar_scheduler_submit(a->scheduler, &r, &calls, out, d);
 }
 
 /* Why the scheduler did not take a job. */
@@ -305,23 +305,22 @@ static void refuse_job(lar_answer *a, lar_error e, uint32_t retry_ms, const char
 /* Submits job i; false: no more are. */
 static bool start_job(lar_answer *a, uint32_t i) {
     lar_diag d = {.text = ""};
-    lar_job_id id = 0;
-    uint32_t retry_ms = 0;
+    lar_job_ticket ticket = {0};
     (void)pthread_mutex_lock(&a->lock);
     bool go = !is_silent(a);
     a->open += go;
     (void)pthread_mutex_unlock(&a->lock);
     if (!go) return false;
-    lar_error e = submit(a, i, &id, &retry_ms, &d);
+    lar_error e = submit(a, i, &ticket, &d);
     (void)pthread_mutex_lock(&a->lock);
     if (e) {
         a->open--;
-        refuse_job(a, e, retry_ms, d.text);
+        refuse_job(a, e, ticket.retry_ms, d.text);
     }
-    a->jobs[i].id = id;
+    a->jobs[i].id = ticket.id;
     bool gone = a->cancelled;
     (void)pthread_mutex_unlock(&a->lock);
-    if (!e && gone) lar_scheduler_cancel(a->scheduler, id);
+    if (!e && gone) lar_scheduler_cancel(a->scheduler, ticket.id);
     return !e && !gone;
 }
 

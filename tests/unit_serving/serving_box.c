@@ -111,11 +111,10 @@ lar_serving *box_serving(const box_options *o) {
 
 box_scheduler box_jobs;
 
-lar_error lar_scheduler_submit(lar_scheduler *s, const lar_job_request *r, const lar_job_calls *calls, lar_job_id *out,
-                               uint32_t *retry_ms, lar_diag *d) {
+lar_error lar_scheduler_submit(lar_scheduler *s, const lar_job_request *r, const lar_job_calls *calls,
+                               lar_job_ticket *out, lar_diag *d) {
     LAR_ASSERT((void *)s == (void *)&box_jobs && box_jobs.count < BOX_JOBS_MAX);
-    *out = 0;
-    *retry_ms = box_jobs.retry_ms;
+    *out = (lar_job_ticket){.retry_ms = box_jobs.retry_ms};
     if (box_jobs.refuses && box_jobs.count >= box_jobs.refuses_at)
         return lar_fail(box_jobs.refuses, d, "%s", box_jobs.why);
     box_job *job = &box_jobs.jobs[box_jobs.count++];
@@ -127,7 +126,7 @@ lar_error lar_scheduler_submit(lar_scheduler *s, const lar_job_request *r, const
     job->request.ids = job->ids;
     job->request.ends = job->ends;
     for (uint32_t i = 0; i < r->mark_count; i++) LAR_ASSERT(r->marks[i] && r->marks[i] <= r->count);
-    *out = box_jobs.count;
+    *out = (lar_job_ticket){.id = box_jobs.count};
     return LAR_OK;
 }
 
