@@ -1,0 +1,166 @@
+/* What prefix reuse gives and costs: the time to the first token of a prompt, cold and again, by the form of attention,
+ * and what a page costs the cache.
+ *   prefix_bench MODEL [--tokens N] [--threads N] [--rounds N] [--kv FORMATS] [--activations f32|bf16|int8|by-type]
+ * CSV to stdout: seconds by the clock, and of the processor, which count less of what else the machine does. Default:
+ * prompts of 4096 tokens, one thread, 1 round, fp8, by-type. Rows: `page_keep`, `page_find`, `page_let_go`: one page of
+ * 4,096 in a cache, with its hash; of each round `by_length` (attention expanded for long prompts, no pages), `cold`
+ * (pages: absorbed attention) and `warm` (the same prompt again).
+ * Not a test: nothing here fails by time; only logits that differ between cold and warm do. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "engine/engine.h"
+
+enum { PAGES = 4096 };
+
+typedef struct options {
+    const char *model, *kv;
+    uint32_t tokens, threads, rounds;
+    lar_activations activations;
+} options;
+
+static void must(lar_error e, const lar_diag *d) {
+    if (!e) return;
+    (void)fprintf(stderr, "prefix_bench: %s\n", *d->text ? d->text : lar_error_text(e));
+    exit(1);
+}
+
+static void *memory(size_t bytes) {
+    void *p = calloc(bytes, 1);
+    if (!p) abort();
+    return p;
+}
+
+typedef struct span {
+    double clock, processor; /* seconds */
+} span;
+
+static span now(void) { return (span){(double)lar_clock_mono_ns() / 1e9, (double)clock() / CLOCKS_PER_SEC}; }
+
+/* `times` things took since `start`. */
+static span since(span start, uint32_t times) {
+    span end = now();
+    return (span){(end.clock - start.clock) / times, (end.processor - start.processor) / times};
+}
+
+static void print(const char *what, uint32_t tokens, span s) {
+    (void)printf("%s,%u,%.7f,%.7f,%.1f\n", what, tokens, s.clock, s.processor, tokens / s.processor);
+    (void)fflush(stdout);
+}
+
+/* -- the model --------------------------------------------------------------------------------------------------- */
+
+static lar_engine *open_model(const options *o, uint64_t page_bytes) {
+    lar_engine *e;
+    lar_diag d = {0};
+    lar_engine_options engine = {
+        .path = o->model, .threads = o->threads, .activations = o->activations, .kv = o->kv, .page_bytes = page_bytes};
+    must(lar_engine_open(&engine, &e, &d), &d);
+    return e;
+}
+
+/* Seconds to the logits of the prompt's last token. */
+static span first_token(lar_engine *e, const uint32_t *ids, uint32_t count, float *logits) {
+    span start = now();
+    lar_sequence *s;
+    lar_diag d = {0};
+    must(lar_sequence_new(e, count, &s, &d), &d);
+    uint32_t from = lar_sequence_adopt(s, &(lar_digest){0}, ids, count), last = count - from - 1;
+    must(lar_engine_step(e, &(lar_engine_part){s, ids + from, count - from, &last, 1}, 1, logits, &d), &d);
+    lar_sequence_keep(s, ids, count);
+    span taken = since(start, 1);
+    lar_sequence_free(s);
+    return taken;
+}
+
+static void bench_model(const options *o) {
+    uint32_t *ids = memory(o->tokens * sizeof *ids);
+    lar_engine *plain = open_model(o, 0), *paged = NULL;
+    lar_engine_info info = lar_engine_info_of(plain);
+    float *cold = memory(info.vocab * sizeof *cold), *warm = memory(info.vocab * sizeof *warm);
+    for (uint32_t round = 0; round < o->rounds; round++) {
+        for (uint32_t i = 0; i < o->tokens; i++) ids[i] = (round * 7919 + i * 104729 + i / 3) % info.vocab;
+        print("by_length", o->tokens, first_token(plain, ids, o->tokens, cold));
+    }
+    lar_engine_close(plain);
+    paged = open_model(o, (o->tokens / LAR_PAGE_TOKENS + 2ull) * 2 * info.page_bytes);
+    for (uint32_t round = 0; round < o->rounds; round++) {
+        for (uint32_t i = 0; i < o->tokens; i++) ids[i] = (round * 7919 + i * 104729 + i / 3) % info.vocab;
+        print("cold", o->tokens, first_token(paged, ids, o->tokens, cold));
+        print("warm", o->tokens, first_token(paged, ids, o->tokens, warm));
+        if (memcmp(cold, warm, info.vocab * sizeof *cold) != 0) {
+            (void)fprintf(stderr, "prefix_bench: the second prompt has other logits\n");
+            exit(1);
+        }
+    }
+    lar_engine_close(paged);
+    free(ids), free(cold), free(warm);
+}
+
+/* -- the cache alone --------------------------------------------------------------------------------------------- */
+
+static uint64_t no_time(void *context) { return (void)context, 0; }
+
+static void bench_cache(void) {
+    static const uint8_t kv[] = {LAR_KV_FP8};
+    const lar_page_layout layout = {1, 16, 4, kv};
+    lar_page_pool *pool;
+    lar_prefix_cache *cache;
+    lar_diag d = {0};
+    uint32_t *ids = memory((size_t)PAGES * LAR_PAGE_TOKENS * sizeof *ids);
+    int32_t *pages = memory(PAGES * sizeof *pages);
+    for (uint32_t i = 0; i < PAGES * LAR_PAGE_TOKENS; i++) ids[i] = i;
+    must(lar_page_pool_new(&layout, (uint64_t)PAGES * lar_page_layout_page_bytes(&layout), &pool, &d), &d);
+    must(lar_prefix_cache_new(&(lar_prefix_options){.pool = pool, .now_ms = no_time}, &cache, &d), &d);
+    lar_prefix_end end = lar_prefix_root(cache, &(lar_digest){0}), root = end;
+    span start = now();
+    for (uint32_t i = 0; i < PAGES; i++) {
+        pages[i] = lar_page_take(pool);
+        (void)lar_prefix_publish(cache, &end, ids + (size_t)i * LAR_PAGE_TOKENS, pages[i]);
+    }
+    print("page_keep", LAR_PAGE_TOKENS, since(start, PAGES));
+    for (uint32_t i = 0; i < PAGES; i++) lar_page_drop(pool, pages[i]);
+    start = now();
+    if (lar_prefix_find(cache, &root, ids, PAGES * LAR_PAGE_TOKENS, pages).pages != PAGES) abort();
+    print("page_find", LAR_PAGE_TOKENS, since(start, PAGES));
+    for (uint32_t i = 0; i < PAGES; i++) lar_page_drop(pool, pages[i]);
+    start = now();
+    for (uint32_t i = 0; i < PAGES; i++) pages[i] = lar_page_take(pool);
+    print("page_let_go", LAR_PAGE_TOKENS, since(start, PAGES));
+    for (uint32_t i = 0; i < PAGES; i++) lar_page_drop(pool, pages[i]);
+    lar_prefix_cache_free(cache);
+    lar_page_pool_free(pool);
+    free(ids), free(pages);
+}
+
+static bool set_option(options *o, const char *name, const char *value) {
+    static const char *const roundings[] = {"f32", "bf16", "int8", "by-type"};
+    uint32_t number = (uint32_t)strtoul(value, NULL, 10);
+    if (strcmp(name, "--tokens") == 0) return (o->tokens = number) > 1;
+    if (strcmp(name, "--threads") == 0) return (o->threads = number) > 0;
+    if (strcmp(name, "--rounds") == 0) return (o->rounds = number) > 0;
+    if (strcmp(name, "--kv") == 0) return o->kv = value, true;
+    for (int i = 0; i < 4; i++)
+        if (strcmp(name, "--activations") == 0 && strcmp(value, roundings[i]) == 0)
+            return o->activations = (lar_activations)i, true;
+    return false;
+}
+
+int main(int argc, char **argv) {
+    options o = {.kv = "fp8", .tokens = 4096, .threads = 1, .rounds = 1, .activations = LAR_ACTIVATIONS_BY_TYPE};
+    bool ok = argc > 1 && argc % 2 == 0 && argv[1][0] != '-';
+    for (int i = 2; ok && i + 1 < argc; i += 2) ok = set_option(&o, argv[i], argv[i + 1]);
+    if (!ok) {
+        (void)fprintf(stderr, "usage: prefix_bench MODEL [--tokens N] [--threads N] [--rounds N] [--kv FORMATS] "
+                              "[--activations f32|bf16|int8|by-type]\n");
+        return 2;
+    }
+    o.model = argv[1];
+    (void)printf("what,tokens,seconds,processor_s,tokens_processor_s\n");
+    bench_cache();
+    bench_model(&o);
+    return 0;
+}
