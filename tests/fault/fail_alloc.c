@@ -1,4 +1,4 @@
-/* malloc, calloc, realloc and free as the linker's --wrap routes them: one of them fails on demand.
+/* malloc, calloc, realloc, aligned_alloc and free as the linker's --wrap routes them: one of them fails on demand.
  * Flow: a fault test arms it, runs the code under test, ends the watch. Thread: the test's only one.
  * Why: out-of-memory paths are never taken otherwise, and they must neither leak nor break.
  * Memory: none. Not here: failures of anything but memory. */
@@ -9,10 +9,12 @@
 void *__real_malloc(size_t size);
 void *__real_calloc(size_t count, size_t size);
 void *__real_realloc(void *p, size_t size);
+void *__real_aligned_alloc(size_t alignment, size_t size);
 void __real_free(void *p);
 void *__wrap_malloc(size_t size);
 void *__wrap_calloc(size_t count, size_t size);
 void *__wrap_realloc(void *p, size_t size);
+void *__wrap_aligned_alloc(size_t alignment, size_t size);
 void __wrap_free(void *p);
 
 /* A test program's only state: the wrapped functions have no argument that could carry it. */
@@ -38,6 +40,9 @@ void *__wrap_calloc(size_t count, size_t size) { return must_fail() ? NULL : tak
 void *__wrap_realloc(void *p, size_t size) {
     if (must_fail()) return NULL;
     return p ? __real_realloc(p, size) : taken(__real_realloc(p, size));
+}
+void *__wrap_aligned_alloc(size_t alignment, size_t size) {
+    return must_fail() ? NULL : taken(__real_aligned_alloc(alignment, size));
 }
 void __wrap_free(void *p) {
     watch.live -= watch.watching && p;

@@ -6,7 +6,7 @@
 
 #include <stdbool.h>
 
-/* From now on the n-th malloc, calloc or realloc returns NULL; 0: none does. Counting begins anew. */
+/* From now on the n-th malloc, calloc, realloc or aligned_alloc returns NULL; 0: none does. Counting begins anew. */
 void fail_alloc_at(unsigned n);
 /* Ends the watch. True if an allocation was made to fail. */
 bool fail_alloc_end(void);

@@ -240,6 +240,7 @@ static void operate(world *w) {
     assert_true(p.held <= POOL_PAGES && n.pages <= p.held && n.idle <= n.pages && n.pinned <= POOL_PAGES / 2);
 }
 
+/* E-17, E-23, E-24: warm or cold, alone or in company, and behind whoever was cut off. */
 static void random_operations_give_the_logits_of_cold_runs(void **state) {
     (void)state;
     world *w = world_of(7);
