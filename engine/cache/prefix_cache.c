@@ -127,7 +127,7 @@ static void set_idle(lar_prefix_cache *c, int32_t page, bool idle) {
     if (n->idle == idle) return;
     n->idle = idle;
     if (idle) n->idle_since = ++c->moments;
-    add32(&c->counts.idle, idle ? 1 : -1);
+    if (!lar_page_heap_has(&c->pins, page)) add32(&c->counts.idle, idle ? 1 : -1);
     settle(c, page);
 }
 
@@ -154,6 +154,7 @@ static void unpin(lar_prefix_cache *c, int32_t page) {
     if (!lar_page_heap_has(&c->pins, page)) return;
     lar_page_heap_remove(&c->pins, page);
     add32(&c->counts.pinned, -1);
+    if (c->nodes[page].idle) add32(&c->counts.idle, 1);
     settle(c, page);
 }
 
@@ -309,6 +310,7 @@ lar_prefix_found lar_prefix_find(lar_prefix_cache *c, lar_prefix_end *end, const
                                  int32_t *pages) {
     uint32_t whole = count / LAR_PAGE_TOKENS;
     lar_prefix_found found = {0};
+    end_pins(c, c->now_ms(c->now_context));
     for (; found.pages < whole; found.pages++) {
         lar_page_key key = key_behind(&end->key, ids + (size_t)found.pages * LAR_PAGE_TOKENS);
         int32_t page = look_up(c, &key);
@@ -356,6 +358,7 @@ uint32_t lar_prefix_pin(lar_prefix_cache *c, const lar_digest *scope, const uint
         if (!is && (until_ms <= now || c->pins.count == c->pinned_max)) break;
         lar_page_heap_put(&c->pins, page, until_ms);
         if (!is) add32(&c->counts.pinned, 1);
+        if (!is && c->nodes[page].idle) add32(&c->counts.idle, -1);
         settle(c, page);
     }
     return pinned;

@@ -60,8 +60,8 @@ void lar_prefix_forget(lar_prefix_cache *c, const lar_digest *scope);
 /* Any thread. */
 typedef struct lar_prefix_counts {
     uint32_t pages;        /* kept */
-    uint32_t idle;         /* of these, held by no sequence: can be let go, but for pinned ones */
-    uint32_t pinned;       /* also those whose time is over since pages were last asked for */
+    uint32_t idle;         /* of these, held by no sequence and not pinned: can be let go */
+    uint32_t pinned;       /* also those whose time is over since prefixes or pages were last asked for */
     uint64_t hits, misses; /* pages found and not found by lar_prefix_find, in whole pages of the ids */
     uint64_t evicted;      /* let go because a page was needed */
     uint64_t spilled, reloaded, spill_failed, reload_failed; /* pages that went to the store, came back, did not */

@@ -17,7 +17,7 @@ static uint32_t pages_of(uint64_t tokens) { return (uint32_t)((tokens + LAR_PAGE
 static uint32_t pages_to_have(const lar_scheduler *s) {
     lar_page_counts p = lar_engine_pages(s->o.engine);
     lar_prefix_counts c = lar_engine_prefixes(s->o.engine);
-    return p.pages - p.held + (c.idle > c.pinned ? c.idle - c.pinned : 0);
+    return p.pages - p.held + c.idle;
 }
 
 static uint32_t active_jobs(const lar_scheduler *s) {

@@ -53,15 +53,21 @@ static void store(plain_prefixes *p, const plain_prefix *what) {
 void plain_unstore(plain_prefixes *p, plain_prefix *s) { *s = p->stored[--p->stored_count]; }
 
 static void let_go(plain_prefixes *p, plain_page *page) {
-    if (page->idle) p->free++, p->counts.idle--;
+    if (page->idle) p->free++;
+    p->counts.idle -= page->idle && !page->pin;
     p->counts.pinned -= page->pin != 0;
     p->counts.pages--;
     *page = p->kept[--p->count];
 }
 
-static void end_pins(plain_prefixes *p, uint64_t now) {
-    for (uint32_t i = 0; i < p->count; i++)
-        if (p->kept[i].pin && p->kept[i].pin <= now) p->kept[i].pin = 0, p->counts.pinned--;
+void plain_end_pins(plain_prefixes *p, uint64_t now) {
+    for (uint32_t i = 0; i < p->count; i++) {
+        plain_page *k = &p->kept[i];
+        if (!k->pin || k->pin > now) continue;
+        k->pin = 0;
+        p->counts.pinned--;
+        p->counts.idle += k->idle;
+    }
 }
 
 /* The least recently given back page that nobody needs. */
@@ -76,7 +82,7 @@ static plain_page *oldest(plain_prefixes *p) {
 
 bool plain_take(plain_prefixes *p) {
     if (!p->free) {
-        end_pins(p, p->now);
+        plain_end_pins(p, p->now);
         plain_page *victim = oldest(p);
         if (!victim) return false;
         store(p, &victim->prefix);
@@ -89,7 +95,9 @@ bool plain_take(plain_prefixes *p) {
 
 void plain_held(plain_prefixes *p, int32_t page) {
     plain_page *k = plain_of_page(p, page);
-    if (k && k->idle) k->idle = false, p->counts.idle--;
+    if (!k || !k->idle) return;
+    k->idle = false;
+    p->counts.idle -= k->pin == 0;
 }
 
 void plain_given_back(plain_prefixes *p, int32_t page) {
@@ -100,7 +108,7 @@ void plain_given_back(plain_prefixes *p, int32_t page) {
     }
     k->idle = true;
     k->since = ++p->moments;
-    p->counts.idle++;
+    p->counts.idle += k->pin == 0;
 }
 
 void plain_keep(plain_prefixes *p, uint32_t scope, const uint32_t *ids, uint32_t length, int32_t page) {
@@ -113,7 +121,7 @@ void plain_keep(plain_prefixes *p, uint32_t scope, const uint32_t *ids, uint32_t
 }
 
 uint32_t plain_pin(plain_prefixes *p, uint32_t scope, const uint32_t *ids, uint32_t length, uint64_t until) {
-    end_pins(p, p->now);
+    plain_end_pins(p, p->now);
     uint32_t pinned = 0;
     for (; pinned < length / LAR_PAGE_TOKENS; pinned++) {
         plain_page *k = plain_find(p, scope, ids, (pinned + 1) * LAR_PAGE_TOKENS);
@@ -125,6 +133,7 @@ uint32_t plain_pin(plain_prefixes *p, uint32_t scope, const uint32_t *ids, uint3
         if (until <= p->now || p->counts.pinned == p->pages / 2) break;
         k->pin = until;
         p->counts.pinned++;
+        p->counts.idle -= k->idle;
     }
     return pinned;
 }
@@ -136,7 +145,7 @@ void plain_forget(plain_prefixes *p, uint32_t scope) {
 }
 
 void plain_end(plain_prefixes *p) {
-    end_pins(p, UINT64_MAX);
+    plain_end_pins(p, UINT64_MAX);
     for (plain_page *k; (k = oldest(p)) != NULL;) {
         store(p, &k->prefix);
         let_go(p, k);

@@ -44,6 +44,8 @@ void plain_given_back(plain_prefixes *p, int32_t page);
 /* Keeps the prefix in `page`, if the one before it is kept. */
 void plain_keep(plain_prefixes *p, uint32_t scope, const uint32_t *ids, uint32_t length, int32_t page);
 void plain_unstore(plain_prefixes *p, plain_prefix *s);
+/* Pins whose time is over end when somebody asks for pages or prefixes. */
+void plain_end_pins(plain_prefixes *p, uint64_t now);
 uint32_t plain_pin(plain_prefixes *p, uint32_t scope, const uint32_t *ids, uint32_t length, uint64_t until);
 /* Of one scope, or of all (UINT32_MAX). */
 void plain_forget(plain_prefixes *p, uint32_t scope);

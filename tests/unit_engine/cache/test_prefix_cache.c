@@ -203,6 +203,7 @@ static void adopt(world *w, sequence *s) {
     }
     lar_digest scope = scope_of(s->scope);
     s->end = lar_prefix_root(w->cache, &scope);
+    plain_end_pins(&w->plain, w->plain.now);
     for (; (length += LAR_PAGE_TOKENS) <= count; n++) {
         plain_page *k = plain_find(&w->plain, s->scope, s->ids, length);
         expected[n] = k ? k->page : LAR_PAGE_NONE;
