@@ -96,7 +96,12 @@ void lar_engine_text_release(lar_engine_text *t);
 /* Of at most `capacity` tokens, which are at most the model's context. Without options.page_bytes pages for all of them
  * are taken now. NO_MEMORY; LIMIT: over the context. */
 LAR_MUST_USE lar_error lar_sequence_new(const lar_engine *e, uint32_t capacity, lar_sequence **out, lar_diag *d);
-void lar_sequence_free(lar_sequence *s); /* NULL: nothing happens */
+/* One with formats of its own, as the engine's options have them, and pages of its own in any case: to compare formats
+ * with one loaded model. INVALID: the formats. */
+LAR_MUST_USE lar_error lar_sequence_new_in(const lar_engine *e, const char *kv, uint32_t capacity, lar_sequence **out,
+                                           lar_diag *d);
+void lar_sequence_free(lar_sequence *s);                  /* NULL: nothing happens */
+uint64_t lar_sequence_token_bytes(const lar_sequence *s); /* that it keeps for one token */
 uint32_t lar_sequence_length(const lar_sequence *s);
 /* Forgets the tokens from `length` on; a sequence can be cut at any token, and goes on from there exactly as if they
  * had never been. `length` is at most what it has. */

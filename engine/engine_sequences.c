@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/ensure.h"
+#include "engine/cache/kv_layers.h"
 #include "engine/engine_parts.h"
 
 static lar_error wrap(lar_latent_cache *cache, const lar_sequence *like, lar_sequence **out) {
@@ -16,16 +17,32 @@ static lar_error wrap(lar_latent_cache *cache, const lar_sequence *like, lar_seq
     return LAR_OK;
 }
 
+static lar_error check_capacity(const lar_engine *e, uint32_t capacity, lar_diag *d) {
+    if (capacity <= e->config.context) return LAR_OK;
+    return lar_fail(LAR_LIMIT, d, "%u tokens; the model's context is %u%s", capacity, e->config.context,
+                    lar_config_context_why(&e->config));
+}
+
 lar_error lar_sequence_new(const lar_engine *e, uint32_t capacity, lar_sequence **out, lar_diag *d) {
     lar_page_layout layout = lar_engine_layout(e);
     lar_latent_cache *cache;
     *out = NULL;
-    if (capacity > e->config.context)
-        return lar_fail(LAR_LIMIT, d, "%u tokens; the model's context is %u%s", capacity, e->config.context,
-                        lar_config_context_why(&e->config));
-    lar_error error = e->pool ? lar_latent_cache_new(e->pool, capacity, &cache, d)
-                              : lar_latent_cache_new_alone(&layout, capacity, &cache, d);
+    lar_error error = check_capacity(e, capacity, d);
+    if (error) return error;
+    error = e->pool ? lar_latent_cache_new(e->pool, capacity, &cache, d)
+                    : lar_latent_cache_new_alone(&layout, capacity, &cache, d);
     return error ? error : wrap(cache, &(lar_sequence){.prefixes = e->prefixes}, out);
+}
+
+lar_error lar_sequence_new_in(const lar_engine *e, const char *kv, uint32_t capacity, lar_sequence **out, lar_diag *d) {
+    uint8_t formats[LAR_LAYERS_MAX];
+    lar_latent_cache *cache;
+    *out = NULL;
+    lar_error error = check_capacity(e, capacity, d);
+    if (!error) error = lar_kv_layers_parse(kv, e->config.layers, formats, d);
+    lar_page_layout layout = lar_forward_layout(&e->config, formats);
+    if (!error) error = lar_latent_cache_new_alone(&layout, capacity, &cache, d);
+    return error ? error : wrap(cache, &(lar_sequence){.prefixes = NULL}, out);
 }
 
 lar_error lar_sequence_fork(const lar_sequence *s, lar_sequence **out, lar_diag *d) {
@@ -40,6 +57,8 @@ void lar_sequence_free(lar_sequence *s) {
     lar_latent_cache_free(s->cache);
     free(s);
 }
+
+uint64_t lar_sequence_token_bytes(const lar_sequence *s) { return lar_latent_cache_token_bytes(s->cache); }
 
 uint32_t lar_sequence_length(const lar_sequence *s) { return lar_latent_cache_length(s->cache); }
 

@@ -109,6 +109,9 @@ lar_error lar_latent_cache_fork(const lar_latent_cache *k, lar_latent_cache **ou
 
 uint32_t lar_latent_cache_length(const lar_latent_cache *k) { return k->length; }
 uint32_t lar_latent_cache_capacity(const lar_latent_cache *k) { return k->capacity; }
+uint64_t lar_latent_cache_token_bytes(const lar_latent_cache *k) {
+    return lar_page_layout_token_bytes(lar_page_pool_layout(k->pool));
+}
 uint32_t lar_latent_cache_pages(const lar_latent_cache *k) { return k->pages + (k->spare != LAR_PAGE_NONE); }
 
 uint32_t lar_latent_cache_room(const lar_latent_cache *k) {

@@ -28,6 +28,7 @@ uint32_t lar_latent_cache_length(const lar_latent_cache *k);   /* tokens that al
 uint32_t lar_latent_cache_capacity(const lar_latent_cache *k); /* tokens, at most */
 uint32_t lar_latent_cache_room(const lar_latent_cache *k);     /* tokens that its pages can hold */
 uint32_t lar_latent_cache_pages(const lar_latent_cache *k);    /* held, a page to copy into among them */
+uint64_t lar_latent_cache_token_bytes(const lar_latent_cache *k);
 
 /* -- writing ----------------------------------------------------------------------------------------------------- */
 

@@ -11,11 +11,11 @@
 
 #include "base/clock.h"
 #include "engine/compute/bandwidth.h"
-#include "gateway/config/nearest.h"
 #include "gateway/config/option_value.h"
 #include "gateway/local/compute_options.h"
+#include "gateway/local/local_options.h"
 
-enum { OK, FAILED, USAGE, ROUNDS_MAX = 99, TOKENS_MAX = 1 << 20, WARM_TOKENS = 16 };
+enum { OK, FAILED, ROUNDS_MAX = 99, TOKENS_MAX = 1 << 20, WARM_TOKENS = 16 };
 
 static const char usage[] =
     "usage: larder bench-model --model PATH [options]\n"
@@ -49,32 +49,16 @@ typedef struct bench {
     round rounds[ROUNDS_MAX];
 } bench;
 
-static int bad(const char *format, const char *what) {
-    (void)fprintf(stderr, "larder bench-model: ");
-    (void)fprintf(stderr, format, what);
-    (void)fprintf(stderr, "; larder bench-model --help lists the options\n");
-    return USAGE;
-}
+#define AT(member) offsetof(options, member)
+static const lar_local_option all[] = {
+    {"--model", AT(model), LAR_LOCAL_TEXT, 0},   {"--prompt", AT(prompt), LAR_LOCAL_TEXT, 0},
+    {"--decode", AT(decode), LAR_LOCAL_TEXT, 0}, {"--rounds", AT(rounds), LAR_LOCAL_TEXT, 0},
+    {"--csv", AT(csv), LAR_LOCAL_FLAG, 0},       LAR_COMPUTE_ROWS(AT(compute)),
+    {"--kv", AT(compute.kv), LAR_LOCAL_TEXT, 0},
+};
+static const lar_local_options table = {"bench-model", usage, all, sizeof all / sizeof *all};
 
-static int unknown(const char *name) {
-    static const char *const all[] = {"--model", "--prompt",  "--decode",      "--rounds", "--csv",
-                                      "--cpu",   "--threads", "--activations", "--kv",     "--help"};
-    lar_nearest n;
-    lar_nearest_init(&n, lar_slice_cstr(name));
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) lar_nearest_offer(&n, lar_slice_cstr(all[i]));
-    if (!n.best.ptr) return bad("there is no option '%.100s'", name);
-    (void)fprintf(stderr, "larder bench-model: there is no option '%.100s'; did you mean %.*s?\n", name,
-                  LAR_FMT(n.best));
-    return USAGE;
-}
-
-static const char **place_of(options *o, lar_slice name) {
-    if (lar_slice_eq_cstr(name, "--model")) return &o->model;
-    if (lar_slice_eq_cstr(name, "--prompt")) return &o->prompt;
-    if (lar_slice_eq_cstr(name, "--decode")) return &o->decode;
-    if (lar_slice_eq_cstr(name, "--rounds")) return &o->rounds;
-    return lar_compute_options_find(&o->compute, name);
-}
+static int bad(const char *format, const char *what) { return lar_local_options_bad(&table, format, what); }
 
 /* `text` or, where it is NULL, `otherwise`. */
 static bool number(const char *text, uint32_t otherwise, uint32_t most, uint32_t *out) {
@@ -87,22 +71,8 @@ static bool number(const char *text, uint32_t otherwise, uint32_t most, uint32_t
 
 /* -1: go on. */
 static int take(int argc, char **argv, options *o) {
-    for (int i = 1; i < argc; i++) {
-        const char *equals = strchr(argv[i], '=');
-        lar_slice name = {argv[i], equals ? (size_t)(equals - argv[i]) : strlen(argv[i])};
-        if (lar_slice_eq_cstr(name, "--help") || lar_slice_eq_cstr(name, "-h")) {
-            (void)fputs(usage, stdout);
-            return OK;
-        }
-        if (strcmp(argv[i], "--csv") == 0) {
-            o->csv = true;
-            continue;
-        }
-        const char **to = place_of(o, name);
-        if (!to) return unknown(argv[i]);
-        if (!equals && i + 1 == argc) return bad("%s needs a value", argv[i]);
-        *to = equals ? equals + 1 : argv[++i];
-    }
+    int code = lar_local_options_take(&table, argc, argv, o);
+    if (code >= 0) return code;
     if (!o->model) return bad("%s is missing", "--model");
     if (!number(o->prompt, 512, TOKENS_MAX, &o->prompt_tokens))
         return bad("--prompt %.40s: expected 1 to 1048576", o->prompt);

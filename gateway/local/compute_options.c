@@ -11,14 +11,6 @@
 #include "engine/model/model_config.h"
 #include "gateway/config/option_value.h"
 
-const char **lar_compute_options_find(lar_compute_options *o, lar_slice name) {
-    if (lar_slice_eq_cstr(name, "--threads")) return &o->threads;
-    if (lar_slice_eq_cstr(name, "--cpu")) return &o->cpu;
-    if (lar_slice_eq_cstr(name, "--activations")) return &o->activations;
-    if (lar_slice_eq_cstr(name, "--kv")) return &o->kv;
-    return NULL;
-}
-
 /* What can be wrong before a model is open: all but whether it has so many layers. */
 static lar_error check_kv(const char *text, lar_diag *d) {
     uint8_t kv[LAR_LAYERS_MAX];

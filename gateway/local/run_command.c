@@ -14,14 +14,14 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "gateway/config/nearest.h"
 #include "gateway/config/option_value.h"
 #include "gateway/local/compute_options.h"
+#include "gateway/local/local_options.h"
 #include "gateway/local/run_cases.h"
 #include "gateway/local/run_chat.h"
 #include "gateway/local/run_perplexity.h"
 
-enum { OK, FAILED, USAGE, CONTEXT_TOKENS = 4096, TEXT_BYTES_MAX = 1 << 28 };
+enum { OK, FAILED, CONTEXT_TOKENS = 4096, TEXT_BYTES_MAX = 1 << 28 };
 
 static const char usage[] =
     "usage: larder run --model PATH [-p TEXT] [options]\n"
@@ -52,69 +52,40 @@ typedef struct options {
     bool raw;
 } options;
 
-enum { CHAT = 1, IDS = 2, SCORE = 4, ANY = CHAT | IDS | SCORE };
-
-typedef struct option {
-    const char *name;
-    size_t at;     /* of a text in options */
-    unsigned uses; /* of the three: elsewhere the option would do nothing, and is refused */
-} option;
+enum { CHAT = 1, IDS = 2, SCORE = 4 };
 
 #define AT(member) offsetof(options, member)
-static const option all[] = {
-    {"--model", AT(model), ANY},
-    {"--ids", AT(ids), IDS},
-    {"--logits", AT(logits), IDS},
-    {"--perplexity", AT(perplexity), SCORE},
-    {"--prompt", AT(prompt), CHAT},
-    {"-p", AT(prompt), CHAT},
-    {"--system", AT(system), CHAT},
-    {"--context", AT(context), CHAT},
-    {"--max-tokens", AT(max_tokens), CHAT},
-    {"--seed", AT(seed), CHAT},
-    {"--temperature", AT(temperature), CHAT},
-    {"--top-p", AT(top_p), CHAT},
-    {"--top-k", AT(top_k), CHAT},
-    {"--min-p", AT(min_p), CHAT},
-    {"--repetition-penalty", AT(repetition), CHAT},
-    {"--frequency-penalty", AT(frequency), CHAT},
-    {"--presence-penalty", AT(presence), CHAT},
-    {"--threads", AT(compute.threads), ANY},
-    {"--cpu", AT(compute.cpu), ANY},
-    {"--activations", AT(compute.activations), ANY},
-    {"--kv", AT(compute.kv), ANY},
+static const lar_local_option all[] = {
+    {"--model", AT(model), LAR_LOCAL_TEXT, 0},
+    {"--ids", AT(ids), LAR_LOCAL_TEXT, IDS},
+    {"--logits", AT(logits), LAR_LOCAL_TEXT, IDS},
+    {"--perplexity", AT(perplexity), LAR_LOCAL_TEXT, SCORE},
+    {"--prompt", AT(prompt), LAR_LOCAL_TEXT, CHAT},
+    {"-p", AT(prompt), LAR_LOCAL_TEXT, CHAT},
+    {"--system", AT(system), LAR_LOCAL_TEXT, CHAT},
+    {"--raw", AT(raw), LAR_LOCAL_FLAG, CHAT},
+    {"--context", AT(context), LAR_LOCAL_TEXT, CHAT},
+    {"--max-tokens", AT(max_tokens), LAR_LOCAL_TEXT, CHAT},
+    {"--seed", AT(seed), LAR_LOCAL_TEXT, CHAT},
+    {"--temperature", AT(temperature), LAR_LOCAL_TEXT, CHAT},
+    {"--top-p", AT(top_p), LAR_LOCAL_TEXT, CHAT},
+    {"--top-k", AT(top_k), LAR_LOCAL_TEXT, CHAT},
+    {"--min-p", AT(min_p), LAR_LOCAL_TEXT, CHAT},
+    {"--repetition-penalty", AT(repetition), LAR_LOCAL_TEXT, CHAT},
+    {"--frequency-penalty", AT(frequency), LAR_LOCAL_TEXT, CHAT},
+    {"--presence-penalty", AT(presence), LAR_LOCAL_TEXT, CHAT},
+    LAR_COMPUTE_ROWS(AT(compute)),
+    {"--kv", AT(compute.kv), LAR_LOCAL_TEXT, 0},
 };
-enum { OPTIONS = sizeof all / sizeof *all };
+static const lar_local_options table = {"run", usage, all, sizeof all / sizeof *all};
 
-static int bad(const char *format, const char *what) {
-    (void)fprintf(stderr, "larder run: ");
-    (void)fprintf(stderr, format, what);
-    (void)fprintf(stderr, "; larder run --help lists the options\n");
-    return USAGE;
-}
-
-static int unknown(const char *name) {
-    lar_nearest n;
-    lar_nearest_init(&n, lar_slice_cstr(name));
-    for (size_t i = 0; i < OPTIONS; i++) lar_nearest_offer(&n, lar_slice_cstr(all[i].name));
-    if (!n.best.ptr) return bad("there is no option '%.100s'", name);
-    (void)fprintf(stderr, "larder run: there is no option '%.100s'; did you mean %.*s?\n", name, LAR_FMT(n.best));
-    return USAGE;
-}
-
-static const char **find(options *o, lar_slice name) {
-    for (size_t i = 0; i < OPTIONS; i++)
-        if (lar_slice_eq_cstr(name, all[i].name)) return (const char **)(void *)((char *)o + all[i].at);
-    return NULL;
-}
+static int bad(const char *format, const char *what) { return lar_local_options_bad(&table, format, what); }
 
 /* Every option that was given does something. -1: go on. */
 static int check_uses(const options *o) {
     unsigned use = o->ids ? IDS : o->perplexity ? SCORE : CHAT;
-    if (o->raw && use != CHAT)
-        return bad(use == IDS ? "%s does nothing with --ids" : "%s does nothing with --perplexity", "--raw");
-    for (size_t i = 0; i < OPTIONS; i++) {
-        if ((all[i].uses & use) || !*(const char *const *)(const void *)((const char *)o + all[i].at)) continue;
+    for (size_t i = 0; i < table.count; i++) {
+        if (!all[i].uses || (all[i].uses & use) || !lar_local_option_given(&all[i], o)) continue;
         return bad(use == IDS ? "%s does nothing with --ids" : "%s does nothing with --perplexity", all[i].name);
     }
     return -1;
@@ -122,20 +93,8 @@ static int check_uses(const options *o) {
 
 /* -1: go on. */
 static int take(int argc, char **argv, options *o) {
-    for (int i = 1; i < argc; i++) {
-        const char *equals = strchr(argv[i], '=');
-        size_t n = equals ? (size_t)(equals - argv[i]) : strlen(argv[i]);
-        lar_slice name = {argv[i], n};
-        if (lar_slice_eq_cstr(name, "--help") || lar_slice_eq_cstr(name, "-h")) {
-            (void)fputs(usage, stdout);
-            return OK;
-        }
-        const char **to = find(o, name);
-        if (lar_slice_eq_cstr(lar_slice_cstr(argv[i]), "--raw")) o->raw = true;
-        else if (!to) return unknown(argv[i]);
-        else if (!equals && i + 1 == argc) return bad("%s needs a value", argv[i]);
-        else *to = equals ? equals + 1 : argv[++i];
-    }
+    int code = lar_local_options_take(&table, argc, argv, o);
+    if (code >= 0) return code;
     if (!o->model) return bad("%s is missing", "--model");
     if (o->ids && !o->logits) return bad("%s is missing", "--logits");
     if (o->logits && !o->ids) return bad("%s is missing", "--ids");

@@ -320,6 +320,31 @@ static void what_is_reserved_stays_reserved(void **state) {
     lar_engine_close(e);
 }
 
+/* Formats of its own beside those of the engine, in one step: the bits of an engine with these formats. */
+static void a_sequence_can_have_formats_of_its_own(void **state) {
+    (void)state;
+    lar_engine *e = engine_of("f32", 4, 0);
+    float *logits = malloc((size_t)2 * VOCAB * sizeof *logits), *f32 = alone("f32", ids, 80);
+    float *mix = alone(formats[1], ids, 80);
+    lar_sequence *a = sequence_of(e, 80), *b;
+    lar_diag d = {0};
+    const uint32_t last = 79;
+    assert_int_equal(lar_sequence_new_in(e, "fp8,9=f32", 80, &b, &d), LAR_INVALID);
+    assert_null(b);
+    assert_int_equal(lar_sequence_new_in(e, formats[1], CONTEXT + 1, &b, &d), LAR_LIMIT);
+    assert_int_equal(lar_sequence_new_in(e, formats[1], 80, &b, &d), LAR_OK);
+    assert_int_equal(lar_sequence_token_bytes(a), lar_engine_info_of(e).token_bytes);
+    assert_int_equal(lar_sequence_token_bytes(b), (24 + 4 + 16) + 2 * 32 + (24 + 2 + 16));
+    const lar_engine_part parts[] = {{a, ids, 80, &last, 1}, {b, ids, 80, &last, 1}};
+    step(e, parts, 2, logits);
+    assert_int_equal(lar_engine_pages(e).held, 2);
+    same_bits(logits, f32, last, "the engine's formats");
+    same_bits(logits + VOCAB, mix, last, "formats of its own");
+    lar_sequence_free(a), lar_sequence_free(b);
+    free(logits), free(f32), free(mix);
+    lar_engine_close(e);
+}
+
 static void options_that_contradict_are_refused(void **state) {
     (void)state;
     lar_engine *e = engine_of("fp8,0=bf16", 2, 0);
@@ -346,9 +371,13 @@ static void options_that_contradict_are_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pages_and_chunks_give_the_same_bits), cmocka_unit_test(company_changes_no_bits),
-        cmocka_unit_test(hundreds_can_be_in_one_step),         cmocka_unit_test(forks_go_on_apart),
-        cmocka_unit_test(full_leaves_all_as_they_were),        cmocka_unit_test(what_is_reserved_stays_reserved),
+        cmocka_unit_test(pages_and_chunks_give_the_same_bits),
+        cmocka_unit_test(company_changes_no_bits),
+        cmocka_unit_test(hundreds_can_be_in_one_step),
+        cmocka_unit_test(forks_go_on_apart),
+        cmocka_unit_test(full_leaves_all_as_they_were),
+        cmocka_unit_test(what_is_reserved_stays_reserved),
+        cmocka_unit_test(a_sequence_can_have_formats_of_its_own),
         cmocka_unit_test(options_that_contradict_are_refused),
     };
     return cmocka_run_group_tests(tests, prepare, box_teardown);
