@@ -29,7 +29,7 @@ static bool shows(const lar_template *t, lar_template_arguments arguments, lar_s
         good = good && !lar_template_set_bool(v, "add_generation_prompt", true);
         good = good && !lar_template_set_text(v, "bos_token", LAR_SLICE(""), LAR_TEMPLATE_OWN);
         good = good && !lar_template_set_text(v, "eos_token", LAR_SLICE(""), LAR_TEMPLATE_OWN);
-        if (good && !lar_template_render(t, v, NULL, &out, NULL))
+        if (good && !lar_template_render(t, v, NULL, &out, NULL) && out.bytes.len)
             found = memmem(out.bytes.ptr, out.bytes.len, text.ptr, text.len) != NULL;
         lar_template_text_release(&out);
         lar_template_values_free(v);
