@@ -172,7 +172,7 @@ static lar_error read_seed(reading *r, uint32_t node) {
 
 static lar_error read_n(reading *r, uint32_t node) {
     int64_t n;
-    lar_error e = read_whole(r, node, 1, LAR_JOB_SAMPLES_MAX, &n);
+    lar_error e = read_whole(r, node, 1, r->serving->samples_max, &n);
     if (!e) r->a->samples = (uint32_t)n;
     return e;
 }

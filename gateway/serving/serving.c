@@ -52,6 +52,8 @@ lar_error lar_serving_new(const lar_serving_options *o, lar_serving **out, lar_d
     s->fingerprint = strdup(o->fingerprint);
     s->any_model = o->any_model;
     s->vocab = o->vocab, s->context = o->context, s->call_tokens_max = o->call_tokens_max;
+    bool fewer = o->samples_max && o->samples_max < LAR_JOB_SAMPLES_MAX;
+    s->samples_max = fewer ? o->samples_max : LAR_JOB_SAMPLES_MAX;
     s->created = o->created;
     if (!s->model || !s->fingerprint) {
         lar_serving_free(s);

@@ -25,6 +25,7 @@ typedef struct lar_serving_options {
     bool any_model;           /* whatever model a request names is this one: the caller's routes have chosen it */
     uint32_t vocab;           /* of the engine: ids below it are valid */
     uint32_t context;         /* tokens of one sequence, prompt and answer: the scheduler's */
+    uint32_t samples_max;     /* answers to one request: the scheduler's sequences_max; 0: LAR_JOB_SAMPLES_MAX */
     uint32_t call_tokens_max; /* of one block of calls of tools; over it the answer ends with "length". 0: no limit */
     int64_t created;          /* seconds since 1970, what /v1/models says */
 } lar_serving_options;

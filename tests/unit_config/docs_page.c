@@ -1,5 +1,5 @@
 /* Prints, writes or compares a page that is generated from a table: the options, the errors, the metrics, the journal's
- * fields.
+ * fields, the engine's API.
  * Run by the tests fresh_<page> and by the target `docs`; blocks on files; one thread. */
 #include <ctype.h>
 #include <stdio.h>
@@ -7,6 +7,7 @@
 #include "base/metrics.h"
 #include "gateway/commands/fields.h"
 #include "gateway/config/config.h"
+#include "gateway/serving/ask_docs.h"
 
 enum { PAGE_BYTES_MAX = 1 << 20 };
 
@@ -84,11 +85,8 @@ int main(int argc, char **argv) {
     static const struct {
         const char *name;
         lar_error (*page)(lar_buf *out);
-    } pages[] = {{"config", lar_config_markdown},
-                 {"sample", lar_config_sample},
-                 {"errors", errors_page},
-                 {"metrics", metrics_page},
-                 {"journal", lar_fields_markdown}};
+    } pages[] = {{"config", lar_config_markdown}, {"sample", lar_config_sample},    {"errors", errors_page},
+                 {"metrics", metrics_page},       {"journal", lar_fields_markdown}, {"engine", lar_ask_markdown}};
     lar_buf text;
     lar_buf_init(&text, PAGE_BYTES_MAX);
     int code = 2;
@@ -100,7 +98,7 @@ int main(int argc, char **argv) {
     }
     if (code == 2)
         (void)fprintf(stderr,
-                      "usage: docs_page config|sample|errors|metrics|journal [--write FILE | --compare FILE]\n");
+                      "usage: docs_page config|sample|errors|metrics|journal|engine [--write FILE | --compare FILE]\n");
     lar_buf_release(&text);
     return code;
 }

@@ -372,6 +372,13 @@ static void test_what_a_model_cannot(void **state) {
     refused(s, CHAT, body, "messages", "invalid_value");
     lar_serving_free(s);
 
+    s = box_serving(&(box_options){.samples_max = 2, .no_thinking = true});
+    with_fields(CHAT, "\"n\":3", body, sizeof body);
+    refused(s, CHAT, body, "n", "invalid_value");
+    (void)accepted(s, CHAT, "\"n\":2", &c);
+    finish(&c);
+    lar_serving_free(s);
+
     s = box_serving(&(box_options){.chat = ""});
     refused(s, CHAT, body, "messages", "unsupported_parameter");
     lar_serving_free(s);
