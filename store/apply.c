@@ -255,6 +255,12 @@ static void reopen(lar_store *s) {
     if (rc) lar_store_gripe(s, LAR_GRIPE_WRITE, 1, mdb_strerror(rc));
 }
 
+bool lar_apply_reopened(lar_store *s, int rc) {
+    if (!needs_reopening(s, rc)) return false;
+    reopen(s);
+    return true;
+}
+
 void lar_apply_half(lar_store *s, lar_queue_half *half) {
     batch b = {.half = half};
     int failures = 0;
@@ -269,9 +275,8 @@ void lar_apply_half(lar_store *s, lar_queue_half *half) {
             failures = 0;
             continue;
         }
-        if (needs_reopening(s, rc) && !reopened) {
+        if (!reopened && lar_apply_reopened(s, rc)) {
             reopened = true;
-            reopen(s);
             continue;
         }
         if ((rc == MDB_MAP_FULL || rc == MDB_TXN_FULL) && ++failures < ATTEMPTS) {

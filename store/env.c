@@ -35,6 +35,7 @@ static const char *const db_names[LAR_DB_COUNT] = {
     [LAR_DB_DAY] = "rollup_day",
     [LAR_DB_MEMORY] = "memory",
     [LAR_DB_MEMORY_AGE] = "memory_age",
+    [LAR_DB_PAGES] = "pages",
 };
 
 lar_error lar_env_error(int rc) {

@@ -20,10 +20,11 @@ typedef enum lar_db {
     LAR_DB_DAY,
     LAR_DB_MEMORY,     /* key 16 -> recall record */
     LAR_DB_MEMORY_AGE, /* day 4, key 16 -> nothing */
+    LAR_DB_PAGES,      /* key 32 -> place of a page in the segment files */
     LAR_DB_COUNT
 } lar_db;
 
-enum { LAR_FORMAT = 2, LAR_ENV_READERS = 32 };
+enum { LAR_FORMAT = 3, LAR_ENV_READERS = 32 };
 
 typedef struct lar_env_reader {
     _Alignas(64) atomic_int busy;

@@ -65,8 +65,11 @@ static int to_format_2(lar_env *e, MDB_txn *txn) {
     return rc ? rc : add_memory_ages(e, txn);
 }
 
+/* Format 3 has the index of pages; nothing of it can be there yet. */
+static int to_format_3(lar_env *e, MDB_txn *txn) { return mdb_drop(txn, e->dbi[LAR_DB_PAGES], 0); }
+
 int lar_migrate(lar_env *e, MDB_txn *txn, uint32_t from) {
-    static int (*const steps[])(lar_env *, MDB_txn *) = {[1] = to_format_2};
+    static int (*const steps[])(lar_env *, MDB_txn *) = {[1] = to_format_2, [2] = to_format_3};
     _Static_assert(sizeof steps / sizeof *steps == LAR_FORMAT, "one step leads to every format behind the first");
     for (uint32_t format = from; format < LAR_FORMAT; format++) {
         int rc = steps[format](e, txn);

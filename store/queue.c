@@ -111,7 +111,7 @@ static void wait_until(lar_queue *q, uint64_t ns) {
     (void)pthread_cond_timedwait(&q->wake, &q->lock, &t);
 }
 
-static bool wanted_now(const lar_queue *q) { return q->stop || q->flushes_wanted > q->flushes_done; }
+static bool wanted_now(const lar_queue *q) { return q->stop || q->index || q->flushes_wanted > q->flushes_done; }
 
 lar_queue_half *lar_queue_take(lar_queue *q, const lar_store_options *o, uint64_t until_ns) {
     (void)pthread_mutex_lock(&q->lock);
@@ -126,6 +126,7 @@ lar_queue_half *lar_queue_take(lar_queue *q, const lar_store_options *o, uint64_
     q->fill = taken == &q->halves[0] ? &q->halves[1] : &q->halves[0];
     q->taken_flush = q->flushes_wanted;
     q->taken_stop = q->stop;
+    q->taken_index = q->index;
     (void)pthread_mutex_unlock(&q->lock);
     return taken->record_count || taken->key_count ? taken : NULL;
 }
@@ -136,9 +137,17 @@ void lar_queue_taken_done(lar_queue *q, lar_queue_half *half) {
         half->record_count = half->key_count = 0;
         half->chain_bytes = 0;
     }
-    if (q->flushes_done < q->taken_flush) {
-        q->flushes_done = q->taken_flush;
-        (void)pthread_cond_broadcast(&q->done);
-    }
+    bool answered = q->flushes_done < q->taken_flush || q->taken_index;
+    if (q->flushes_done < q->taken_flush) q->flushes_done = q->taken_flush;
+    if (q->taken_index) q->index = NULL;
+    if (answered) (void)pthread_cond_broadcast(&q->done);
+    (void)pthread_mutex_unlock(&q->lock);
+}
+
+void lar_queue_index(lar_queue *q, const lar_index_batch *batch) {
+    (void)pthread_mutex_lock(&q->lock);
+    q->index = batch;
+    (void)pthread_cond_signal(&q->wake);
+    while (q->index == batch) (void)pthread_cond_wait(&q->done, &q->lock);
     (void)pthread_mutex_unlock(&q->lock);
 }

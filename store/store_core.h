@@ -8,6 +8,7 @@
 #include "store/cache.h"
 #include "store/env.h"
 #include "store/record.h"
+#include "store/segment_index.h"
 #include "store/store.h"
 
 enum { LAR_DELTAS_MAX = 512, LAR_DELTA_SLOTS = 1024 };
@@ -33,8 +34,10 @@ typedef struct lar_queue {
     uint64_t first_ns; /* when the half that fills got its first item */
     uint64_t flushes_wanted, flushes_done;
     bool stop, stop_sync;
-    uint64_t taken_flush; /* writer: the flushes that the half it took answers */
-    bool taken_stop;      /* writer: nothing comes behind the half it took */
+    const lar_index_batch *index; /* changes to the index of pages; who gave them waits at `done` */
+    uint64_t taken_flush;         /* writer: the flushes that the half it took answers */
+    bool taken_stop;              /* writer: nothing comes behind the half it took */
+    const lar_index_batch *taken_index;
 } lar_queue;
 
 /* Sums of one slice of a batch, by minute; writer thread only. */
@@ -64,6 +67,7 @@ struct lar_store {
     atomic_uint_fast64_t gripe_ns[LAR_GRIPE_COUNT]; /* when each was logged last */
     atomic_uint_fast64_t gripes[LAR_GRIPE_COUNT];   /* since then */
     atomic_uint_fast64_t memory_damaged;
+    atomic_bool has_pages; /* a lar_page_segments is open */
     uint32_t value_bytes_max;
     lar_hash_key key; /* of fingerprints */
 
@@ -86,9 +90,12 @@ void lar_queue_release(lar_queue *q);
 /* LIMIT when full. */
 LAR_MUST_USE lar_error lar_queue_record(lar_queue *q, const lar_journal_record *r, uint32_t records_max);
 LAR_MUST_USE lar_error lar_queue_key(lar_queue *q, const lar_hash *key);
+/* Gives the writer changes to the index of pages and waits until they are committed or given up. One caller at a
+ * time. */
+void lar_queue_index(lar_queue *q, const lar_index_batch *batch);
 /* Writer: waits until there is work, a flush, the stop, or `until_ns`; NULL if there is none. */
 lar_queue_half *lar_queue_take(lar_queue *q, const lar_store_options *o, uint64_t until_ns);
-/* Writer: the half (may be NULL) is empty again; answers the flushes asked for before it was taken. */
+/* Writer: the half (may be NULL) is empty again, the index's changes are done; answers the flushes asked for before. */
 void lar_queue_taken_done(lar_queue *q, lar_queue_half *half);
 
 /* -- writer.c ------------------------------------------------------------------------------------------ */
@@ -98,6 +105,8 @@ void *lar_syncer_main(void *store);
 /* -- apply.c; writer thread ---------------------------------------------------------------------------- */
 /* Writes all of a half in as many transactions as it takes; what cannot be written is dropped and counted. */
 void lar_apply_half(lar_store *s, lar_queue_half *half);
+/* After LMDB's code `rc`: true if it answers nothing but errors until it is opened anew, and that was tried. */
+bool lar_apply_reopened(lar_store *s, int rc);
 /* Reads where the journal ends. LMDB's code. */
 LAR_MUST_USE int lar_apply_resume(lar_store *s);
 /* Remembers the next number before records are removed: it is never given twice. LMDB's code. */

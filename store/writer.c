@@ -36,6 +36,7 @@ void *lar_writer_main(void *store) {
         keep_house(s);
         lar_queue_half *half = lar_queue_take(&s->queue, &s->o, s->house_due_ns);
         if (half) lar_apply_half(s, half);
+        if (s->queue.taken_index) lar_index_apply(s, s->queue.taken_index);
         bool last = s->queue.taken_stop && !half;
         lar_queue_taken_done(&s->queue, half);
         if (last) return NULL;

@@ -20,16 +20,23 @@ int fixture_setup(void **state) {
     return 0;
 }
 
-void fixture_wipe(const fixture *f) {
-    DIR *d = opendir(f->dir);
+static void wipe(const char *dir) {
+    DIR *d = opendir(dir);
     if (!d) return;
     for (struct dirent *e = readdir(d); e; e = readdir(d)) {
         char path[512];
         if (e->d_name[0] == '.') continue;
-        (void)snprintf(path, sizeof path, "%s/%s", f->dir, e->d_name);
-        (void)unlink(path);
+        (void)snprintf(path, sizeof path, "%s/%s", dir, e->d_name);
+        if (unlink(path) != 0) (void)rmdir(path);
     }
     (void)closedir(d);
+}
+
+void fixture_wipe(const fixture *f) {
+    char pages[128];
+    fixture_path(f, "pages", pages);
+    wipe(pages);
+    wipe(f->dir);
 }
 
 int fixture_teardown(void **state) {

@@ -332,6 +332,29 @@ static void format_1_is_upgraded(void **state) {
     assert_int_equal(count_all(f), 3000);
 }
 
+/* Format 2: as it is today, without the index of pages. */
+static void format_2_is_upgraded(void **state) {
+    fixture *f = *state;
+    lar_diag d;
+    MDB_dbi pages;
+    fill(f, 100);
+    raw r = raw_begin(f);
+    assert_int_equal(mdb_dbi_open(r.txn, "pages", 0, &pages), 0);
+    assert_int_equal(mdb_drop(r.txn, pages, 1), 0);
+    put_format(&r, 2);
+    raw_end(&r);
+    f->o.read_only = true;
+    assert_int_equal(fixture_try_open(f, &d), LAR_VERSION);
+    assert_non_null(strstr(d.text, "larder serve"));
+    f->o.read_only = false;
+    fixture_open(f);
+    assert_int_equal(count_all(f), 100);
+    fixture_close(f);
+    f->o.read_only = true;
+    fixture_open(f);
+    assert_int_equal(count_all(f), 100);
+}
+
 static void a_foreign_file_is_left_alone(void **state) {
     fixture *f = *state;
     lar_diag d;
@@ -370,6 +393,7 @@ int main(void) {
         TEST(a_damaged_rollup_begins_anew),
         TEST(a_newer_format_is_left_alone),
         TEST(format_1_is_upgraded),
+        TEST(format_2_is_upgraded),
         TEST(a_foreign_file_is_left_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
