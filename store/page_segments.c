@@ -33,10 +33,11 @@ bool lar_segment_dirty(lar_page_segments *p, const lar_digest *key, uint32_t lim
     return true;
 }
 
-/* A use that the index does not learn of, because too many wait, is lost with the process: it costs an order. */
 static void touch(lar_page_segments *p, lar_page_entry *e) {
     e->use = (lar_segment_use){++p->clock, true};
-    if (e->state == LAR_PAGE_SYNCED && !e->dirty) e->dirty = lar_segment_dirty(p, &e->key, LAR_SEGMENT_DIRTY_HALF);
+    if (e->state != LAR_PAGE_SYNCED || e->dirty) return;
+    e->dirty = lar_segment_dirty(p, &e->key, LAR_SEGMENT_DIRTY_HALF);
+    if (!e->dirty) e->missed = p->missed = true;
 }
 
 /* What the index does not learn of now is found damaged again after the next start. */

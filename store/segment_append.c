@@ -68,7 +68,7 @@ static uint32_t gather(lar_page_segments *p) {
         lar_index_change *c = &p->changes[i];
         *c = (lar_index_change){.key = p->dirty[i], .kind = LAR_INDEX_REMOVE};
         if (!e) continue;
-        e->dirty = false;
+        e->dirty = e->missed = false;
         if (e->state == LAR_PAGE_QUEUED) continue; /* the index gets it when it is synced */
         e->state = LAR_PAGE_SYNCED;
         c->kind = LAR_INDEX_PUT;
@@ -80,10 +80,28 @@ static uint32_t gather(lar_page_segments *p) {
     return count;
 }
 
+/* Lists entries that were used while the list was full. False: there are none. */
+static bool list_missed(lar_page_segments *p) {
+    (void)pthread_mutex_lock(&p->lock);
+    bool any = false;
+    for (uint32_t i = 0; p->missed && i < p->table.cap; i++) {
+        lar_page_entry *e = &p->table.slots[i];
+        if (e->state != LAR_PAGE_SYNCED || !e->missed || e->dirty) continue;
+        e->dirty = lar_segment_dirty(p, &e->key, LAR_SEGMENT_DIRTY_MAX);
+        if (!e->dirty) break;
+        any = true;
+    }
+    p->missed = any;
+    (void)pthread_mutex_unlock(&p->lock);
+    return any;
+}
+
 void lar_segment_settle(lar_page_segments *p) {
     sync_newest(p);
     /* What the index does not take is read all the same until the process ends. */
-    lar_index_commit(p->store, p->changes, gather(p));
+    do {
+        lar_index_commit(p->store, p->changes, gather(p));
+    } while (list_missed(p));
 }
 
 void lar_segment_end(lar_page_segments *p) {

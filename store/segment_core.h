@@ -37,6 +37,7 @@ struct lar_page_segments {
     lar_segment_ring ring;
     lar_digest dirty[LAR_SEGMENT_DIRTY_MAX];
     uint32_t dirty_count;
+    bool missed;              /* there is an entry that is `missed` */
     uint64_t due_ns;          /* when dirty entries must be indexed at the latest, once there are any */
     lar_error refusing;       /* what writes are told until refuse_until_ns */
     uint64_t refuse_until_ns; /* 0: nothing failed */

@@ -129,7 +129,7 @@ static bool carry_one(lar_page_segments *p, const lar_page_entry *from) {
     if (e && lies_in(e, from->place.segment) && e->place.offset == from->place.offset) {
         e->place = place;
         e->state = LAR_PAGE_WRITTEN;
-        e->use.again = false;
+        e->use = (lar_segment_use){++p->clock, false}; /* as if written now, or it would make its new file look old */
         if (!e->dirty) e->dirty = lar_segment_dirty(p, &e->key, LAR_SEGMENT_DIRTY_MAX);
     }
     (void)pthread_mutex_unlock(&p->lock);

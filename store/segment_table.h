@@ -17,7 +17,8 @@ typedef struct lar_page_entry {
     lar_segment_place place;
     lar_segment_use use;
     uint8_t state; /* lar_page_state */
-    bool dirty;    /* the index is behind, and will be written */
+    bool dirty;    /* the index is behind, and the key is listed */
+    bool missed;   /* the index is behind in its last use, and there was no room in the list */
 } lar_page_entry;
 
 typedef struct lar_segment_table {
