@@ -15,7 +15,8 @@ typedef enum fail_io_call {
 
 /* From now on: `good` calls of this kind succeed, then `bad` fail with errno `error`; then all succeed again. */
 void fail_io_after(fail_io_call call, unsigned good, unsigned bad, int error);
-/* pwrite and pread take at most this many bytes a call, and every third call is interrupted; 0: all that is asked for. */
+/* pwrite and pread take at most this many bytes a call, and every third call is interrupted; 0: all that is asked
+ * for. */
 void fail_io_short(unsigned bytes);
 /* pwrite waits until fail_io_go. */
 void fail_io_hold(void);

@@ -167,7 +167,8 @@ static void a_failed_sync_forgets_what_was_not_synced(void **state) {
     }
 }
 
-/* A failed write whose rest cannot be cut off either: the file is longer than what counts, and is not written further. */
+/* A failed write whose rest cannot be cut off either: the file is longer than what counts, and is not written
+ * further. */
 static void what_cannot_be_cut_off_does_no_harm(void **state) {
     pages_fixture *t = *state;
     pages_open(t);

@@ -1,9 +1,10 @@
 /* Segment files and index values of a store's pages: whatever bytes they hold.
  *
  * The first byte chooses: 0 an index value under a fixed key, 1 a segment's head, 2 a segment file among those that are
- * listed at the start, 3 one from which a page is read. 1. no byte outside is read (sanitizers); 2. what decodes is what
- * encoding gives, and lies where a page can lie; 3. a page is read only where record, sum and index agree, and then it is
- * what the file has. With the sums made right the fields themselves are reached, not only the sums' refusal. */
+ * listed at the start, 3 one from which a page is read. 1. no byte outside is read (sanitizers); 2. what decodes is
+ * what encoding gives, and lies where a page can lie; 3. a page is read only where record, sum and index agree, and
+ * then it is what the file has. With the sums made right the fields themselves are reached, not only the sums'
+ * refusal. */
 #include <fcntl.h>
 #include <stdbool.h>
 #include <stdio.h>
