@@ -1,9 +1,10 @@
 /* malloc, calloc, realloc, aligned_alloc and free as the linker's --wrap routes them: one of them fails on demand.
- * Flow: a fault test arms it, runs the code under test, ends the watch. Thread: the test's only one.
+ * Flow: a fault test arms it, runs the code under test, ends the watch. Any thread.
  * Why: out-of-memory paths are never taken otherwise, and they must neither leak nor break.
  * Memory: none. Not here: failures of anything but memory. */
 #include "tests/fault/fail_alloc.h"
 
+#include <stdatomic.h>
 #include <stddef.h>
 
 void *__real_malloc(size_t size);
@@ -19,19 +20,19 @@ void __wrap_free(void *p);
 
 /* A test program's only state: the wrapped functions have no argument that could carry it. */
 static struct {
-    bool watching, failed;
-    unsigned fail_at, count;
-    long live;
+    atomic_bool watching, failed;
+    atomic_uint fail_at, count;
+    atomic_long live;
 } watch;
 
 static bool must_fail(void) {
-    if (!watch.watching || ++watch.count != watch.fail_at) return false;
+    if (!watch.watching || atomic_fetch_add(&watch.count, 1) + 1 != watch.fail_at) return false;
     watch.failed = true;
     return true;
 }
 
 static void *taken(void *p) {
-    watch.live += watch.watching && p;
+    if (watch.watching && p) watch.live++;
     return p;
 }
 
@@ -45,7 +46,7 @@ void *__wrap_aligned_alloc(size_t alignment, size_t size) {
     return must_fail() ? NULL : taken(__real_aligned_alloc(alignment, size));
 }
 void __wrap_free(void *p) {
-    watch.live -= watch.watching && p;
+    if (watch.watching && p) watch.live--;
     __real_free(p);
 }
 
