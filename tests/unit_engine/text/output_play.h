@@ -90,9 +90,13 @@ static inline lar_buf output_play_text(lar_slice text, const lar_output_options 
         memcpy(exact, text.ptr + done, n);
         PLAY_CHECK(!lar_output_stream_feed(o, lar_slice_of(exact, n), 1, &more));
         free(exact);
+        lar_output_progress at = lar_output_stream_progress(o);
+        PLAY_CHECK(at.done <= at.read && at.read <= 3 * (done + n)); /* a byte becomes U+FFFD at most */
     }
     lar_output_summary s;
     PLAY_CHECK(!lar_output_stream_finish(o, &s));
+    lar_output_progress end = lar_output_stream_progress(o);
+    PLAY_CHECK(end.done == end.read || (s.end != LAR_OUTPUT_END_TEXT && s.end != LAR_OUTPUT_END_CALLS));
     lar_output_stream_free(o);
     static const char *const ends[] = {"text", "calls", "stop", "unfinished", "limit"};
     PLAY_CHECK(!lar_buf_printf(&p.record, "%s(%s %d %u %u)", p.open ? "]" : "", ends[s.end], s.stop, s.calls,

@@ -303,6 +303,47 @@ static void test_formats(void **state) {
     assert_int_equal(lar_output_format_of(LAR_SLICE("{{ name + '<｜tool▁sep｜>' }}")), LAR_OUTPUT_FORMAT_V31);
     assert_int_equal(lar_output_format_of(LAR_SLICE("{% set t = '｜DSML｜' %}")), LAR_OUTPUT_FORMAT_DSML);
     assert_int_equal(lar_output_format_of(LAR_SLICE("<tool_call>")), LAR_OUTPUT_FORMAT_NONE);
+    assert_true(lar_output_format_marks(LAR_OUTPUT_FORMAT_V31, LAR_SLICE("<｜tool▁sep｜>")));
+    assert_true(lar_output_format_marks(LAR_OUTPUT_FORMAT_DSML, LAR_SLICE("｜DSML｜")));
+    assert_false(lar_output_format_marks(LAR_OUTPUT_FORMAT_V3, LAR_SLICE("<｜User｜>")));
+    assert_false(lar_output_format_marks(LAR_OUTPUT_FORMAT_NONE, LAR_SLICE("<｜tool▁sep｜>")));
+}
+
+static lar_error ignore(void *user, const lar_output_event *event) {
+    (void)user;
+    (void)event;
+    return LAR_OK;
+}
+
+/* What came in and what of it is out: behind a held start of a mark, a stop string, a character. */
+static void test_progress(void **state) {
+    static const struct {
+        const char *bytes;
+        uint64_t read, done;
+        bool reasoning;
+    } steps[] = {
+        {"<thi", 4, 0, false},  {"nk>", 7, 7, true},  {"ab\xC3", 9, 9, true},
+        {"\xA9", 11, 11, true}, {"</", 13, 11, true}, {"think>S", 20, 19, false},
+        {"T", 21, 19, false},   {"x", 22, 22, false}, {"STOP", 26, 22, false},
+    };
+    const lar_slice stop = LAR_SLICE("STOP");
+    const lar_output_options options = {.reasoning_begin = LAR_SLICE("<think>"),
+                                        .reasoning_end = LAR_SLICE("</think>"),
+                                        .stops = &stop,
+                                        .stop_count = 1};
+    lar_output_stream *o;
+    (void)state;
+    assert_int_equal(lar_output_stream_new(&options, &(lar_output_sink){.emit = ignore}, &o, NULL), LAR_OK);
+    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
+        bool more;
+        assert_int_equal(lar_output_stream_feed(o, lar_slice_cstr(steps[i].bytes), 1, &more), LAR_OK);
+        lar_output_progress at = lar_output_stream_progress(o);
+        assert_int_equal(at.read, steps[i].read);
+        assert_int_equal(at.done, steps[i].done);
+        assert_int_equal(at.reasoning, steps[i].reasoning);
+        assert_int_equal(more, i + 1 < sizeof steps / sizeof *steps);
+    }
+    lar_output_stream_free(o);
 }
 
 int main(void) {
@@ -310,6 +351,7 @@ int main(void) {
         cmocka_unit_test(test_characters), cmocka_unit_test(test_stops),  cmocka_unit_test(test_reasoning),
         cmocka_unit_test(test_v3),         cmocka_unit_test(test_v31),    cmocka_unit_test(test_dsml),
         cmocka_unit_test(test_limit),      cmocka_unit_test(test_errors), cmocka_unit_test(test_formats),
+        cmocka_unit_test(test_progress),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
