@@ -3,7 +3,8 @@
  *   prefix_bench MODEL [--tokens N] [--threads N] [--rounds N] [--kv FORMATS] [--activations f32|bf16|int8|by-type]
  * CSV to stdout: seconds by the clock, and of the processor, which count less of what else the machine does. Default:
  * prompts of 4096 tokens, one thread, 1 round, fp8, by-type. Rows: `page_keep`, `page_find`, `page_let_go`: one page of
- * 4,096 in a cache, with its hash; of each round `by_length` (attention expanded for long prompts, no pages), `cold`
+ * 4,096 in a cache, with its hash; `digest_whole`, `digest_sampled`: the model's name for a page store (MiB instead of
+ * tokens); of each round `by_length` (attention expanded for long prompts, no pages), `cold`
  * (pages: absorbed attention) and `warm` (the same prompt again).
  * Not a test: nothing here fails by time; only logits that differ between cold and warm do. */
 #include <stdio.h>
@@ -12,7 +13,9 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "engine/compute/workers.h"
 #include "engine/engine.h"
+#include "engine/model/model_digest.h"
 
 enum { PAGES = 4096 };
 
@@ -49,6 +52,25 @@ static span since(span start, uint32_t times) {
 static void print(const char *what, uint32_t tokens, span s) {
     (void)printf("%s,%u,%.7f,%.7f,%.1f\n", what, tokens, s.clock, s.processor, tokens / s.processor);
     (void)fflush(stdout);
+}
+
+static void bench_digest(const options *o) {
+    lar_model_files *f;
+    lar_diag d = {0};
+    lar_digest digest;
+    uint64_t bytes = 0;
+    lar_model_digest_options how = {.kernels = lar_kernels_reference()};
+    must(lar_model_files_open(o->model, &f, &d), &d);
+    must(lar_workers_start(o->threads, &how.workers, &d), &d);
+    for (uint32_t i = 0; i < lar_model_files_parts(f); i++) bytes += lar_model_files_part(f, i)->size;
+    for (int reach = LAR_DIGEST_SAMPLED; reach >= 0; reach--) {
+        how.reach = (lar_digest_reach)reach;
+        span start = now();
+        must(lar_model_digest_of(f, &how, &digest, &d), &d);
+        print(reach ? "digest_sampled" : "digest_whole", (uint32_t)(bytes >> 20), since(start, 1));
+    }
+    lar_workers_stop(how.workers);
+    lar_model_files_close(f);
 }
 
 /* -- the model --------------------------------------------------------------------------------------------------- */
@@ -161,6 +183,7 @@ int main(int argc, char **argv) {
     o.model = argv[1];
     (void)printf("what,tokens,seconds,processor_s,tokens_processor_s\n");
     bench_cache();
+    bench_digest(&o);
     bench_model(&o);
     return 0;
 }

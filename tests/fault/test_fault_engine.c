@@ -1,6 +1,6 @@
-/* Every allocation fails once while an engine with pages and a page store is opened, and while a sequence is made, takes
- * over a prefix, computes, is kept and forked: the answer is NO_MEMORY, or a prefix is not found; nothing leaks, no page
- * is lost, and the next try does it. */
+/* Every allocation fails once while an engine with pages and a page store is opened, and while a sequence is made,
+ * takes over a prefix, computes, is kept and forked: the answer is NO_MEMORY, or a prefix is not found; nothing leaks,
+ * no page is lost, and the next try does it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
