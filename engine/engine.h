@@ -116,10 +116,15 @@ LAR_MUST_USE lar_error lar_sequence_reserve(lar_sequence *s, uint32_t tokens, la
  * are copied. FULL, NO_MEMORY. */
 LAR_MUST_USE lar_error lar_sequence_fork(const lar_sequence *s, lar_sequence **out, lar_diag *d);
 /* An empty sequence takes over the longest prefix of the ids that is kept for this scope, as far as its capacity goes,
- * and all of it but the last token at most, so that there is something to compute logits from. Returns its tokens, a
- * multiple of LAR_PAGE_TOKENS; 0 without page_bytes, or without memory for a list of the pages. May read from the page
- * store. From then on whole pages of the sequence, and of its forks, are kept for the scope when lar_sequence_keep
- * tells what their tokens were. */
+ * and all of it but the last token at most, so that there is something to compute logits from. Returns its length, a
+ * multiple of LAR_PAGE_TOKENS; 0 without page_bytes, or without memory for a list of the pages. From then on whole
+ * pages of the sequence, and of its forks, are kept for the scope when lar_sequence_keep tells what their tokens were.
+ *
+ * Of the page store about LAR_ENGINE_ADOPT_BYTES are read in one call, so that others wait no longer for it. The same
+ * call can be made again, with the same scope and ids, as long as all tokens of the sequence are in kept pages, and
+ * goes on from there: with what is left in the store, and with what another sequence computed meanwhile. Elsewhere it
+ * does nothing. What was reserved is given back: as many tokens less those taken over can be reserved again. */
+enum { LAR_ENGINE_ADOPT_BYTES = 16 << 20 };
 uint32_t lar_sequence_adopt(lar_sequence *s, const lar_digest *scope, const uint32_t *ids, uint32_t count);
 /* The sequence's tokens [0, count) are `ids`, all of them: `count` is its length. Its whole pages that are not kept yet
  * are from now on; where another sequence's page with the same tokens is, that one takes the place of its own. Costs a

@@ -25,27 +25,36 @@ lar_error lar_engine_name_model(lar_engine *n, const lar_engine_options *o, lar_
     return lar_model_digest_of(n->files, &m, &n->model, d);
 }
 
+static uint32_t reads_max(const lar_engine *n) {
+    uint64_t pages = n->pool ? LAR_ENGINE_ADOPT_BYTES / lar_page_pool_counts(n->pool).page_bytes : 0;
+    return pages ? (uint32_t)pages : 1;
+}
+
 lar_error lar_engine_open_prefixes(lar_engine *n, const lar_engine_options *o, lar_diag *d) {
     lar_prefix_options p = {.pool = n->pool,
                             .model = n->model,
                             .store = o->page_store,
+                            .reads_max = reads_max(n),
                             .now_ms = o->now_ms ? o->now_ms : mono_ms,
                             .now_context = o->context};
     return n->pool ? lar_prefix_cache_new(&p, &n->prefixes, d) : LAR_OK;
 }
 
 uint32_t lar_sequence_adopt(lar_sequence *s, const lar_digest *scope, const uint32_t *ids, uint32_t count) {
-    LAR_ASSERT(lar_sequence_length(s) == 0);
-    if (!s->prefixes) return 0;
-    s->keeps = true;
-    s->scope = *scope;
-    s->end = lar_prefix_root(s->prefixes, scope);
-    uint32_t most = count ? count - 1 : 0, capacity = lar_latent_cache_capacity(s->cache);
+    uint32_t length = lar_sequence_length(s), capacity = lar_latent_cache_capacity(s->cache);
+    if (!s->prefixes) return length;
+    if (!length) {
+        s->keeps = true;
+        s->scope = *scope;
+        s->end = lar_prefix_root(s->prefixes, scope);
+    }
+    uint32_t most = count ? count - 1 : 0;
     if (most > capacity) most = capacity;
-    int32_t *pages = malloc((most / LAR_PAGE_TOKENS + 1) * sizeof *pages);
-    if (!pages) return 0;
-    lar_latent_cache_cut(s->cache, 0); /* what was reserved */
-    lar_prefix_found found = lar_prefix_find(s->prefixes, &s->end, ids, most, pages);
+    if (!s->keeps || length != s->end.pages * LAR_PAGE_TOKENS || most < length + LAR_PAGE_TOKENS) return length;
+    int32_t *pages = malloc((most - length) / LAR_PAGE_TOKENS * sizeof *pages);
+    if (!pages) return length;
+    lar_latent_cache_cut(s->cache, length); /* what was reserved */
+    lar_prefix_found found = lar_prefix_find(s->prefixes, &s->end, ids + length, most - length, pages);
     lar_latent_cache_append(s->cache, pages, found.pages);
     free(pages);
     return lar_sequence_length(s);

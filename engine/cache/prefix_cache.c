@@ -38,7 +38,7 @@ struct lar_prefix_cache {
     lar_digest base; /* of the model and the layout */
     node *nodes;     /* (pages), by page */
     int32_t *table;  /* (mask + 1): pages by key, open addressing, no holes between a page and where it would be best */
-    uint32_t mask, pages, pinned_max;
+    uint32_t mask, pages, pinned_max, reads_max;
     lar_page_heap leaves; /* by idle_since */
     lar_page_heap pins;   /* by until_ms */
     uint64_t moments;
@@ -282,6 +282,7 @@ lar_error lar_prefix_cache_new(const lar_prefix_options *o, lar_prefix_cache **o
     }
     c->pool = o->pool;
     c->store = o->store;
+    c->reads_max = o->reads_max ? o->reads_max : UINT32_MAX;
     c->now_ms = o->now_ms;
     c->now_context = o->now_context;
     c->base = base_of(lar_page_pool_layout(o->pool), &o->model);
@@ -317,7 +318,7 @@ lar_prefix_found lar_prefix_find(lar_prefix_cache *c, lar_prefix_end *end, const
         if (page != LAR_PAGE_NONE) {
             lar_page_share(c->pool, page);
         } else {
-            page = reload(c, end, &key);
+            page = found.from_store < c->reads_max ? reload(c, end, &key) : LAR_PAGE_NONE;
             if (page == LAR_PAGE_NONE) break;
             found.from_store++;
         }
@@ -325,7 +326,6 @@ lar_prefix_found lar_prefix_find(lar_prefix_cache *c, lar_prefix_end *end, const
         *end = (lar_prefix_end){key, end->pages + 1};
     }
     add64(&c->counts.hits, found.pages);
-    add64(&c->counts.misses, whole - found.pages);
     return found;
 }
 
@@ -339,7 +339,9 @@ int32_t lar_prefix_publish(lar_prefix_cache *c, lar_prefix_end *end, const uint3
         return there;
     }
     LAR_ASSERT(!c->nodes[page].kept);
-    if (!behind.pages || look_up(c, &behind.key) != LAR_PAGE_NONE) keep(c, &behind, &end->key, page);
+    if (behind.pages && look_up(c, &behind.key) == LAR_PAGE_NONE) return page;
+    keep(c, &behind, &end->key, page);
+    add64(&c->counts.misses, 1);
     return page;
 }
 

@@ -18,6 +18,7 @@ typedef struct lar_prefix_options {
     lar_page_pool *pool;               /* borrowed; its on_empty and on_holders become this cache's */
     lar_digest model;                  /* of weights and everything else that decides a latent */
     lar_page_store *store;             /* borrowed; NULL: pages that are let go are gone */
+    uint32_t reads_max;                /* from it by one lar_prefix_find, which may be asked again; 0: no limit */
     uint64_t (*now_ms)(void *context); /* for pins */
     void *now_context;
 } lar_prefix_options;
@@ -62,7 +63,7 @@ typedef struct lar_prefix_counts {
     uint32_t pages;        /* kept */
     uint32_t idle;         /* of these, held by no sequence and not pinned: can be let go */
     uint32_t pinned;       /* also those whose time is over since prefixes or pages were last asked for */
-    uint64_t hits, misses; /* pages found and not found by lar_prefix_find, in whole pages of the ids */
+    uint64_t hits, misses; /* pages that lar_prefix_find found, and those that were computed and kept */
     uint64_t evicted;      /* let go because a page was needed */
     uint64_t spilled, reloaded, spill_failed, reload_failed; /* pages that went to the store, came back, did not */
 } lar_prefix_counts;

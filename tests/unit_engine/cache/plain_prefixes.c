@@ -111,13 +111,14 @@ void plain_given_back(plain_prefixes *p, int32_t page) {
     p->counts.idle += k->pin == 0;
 }
 
-void plain_keep(plain_prefixes *p, uint32_t scope, const uint32_t *ids, uint32_t length, int32_t page) {
-    if (length > LAR_PAGE_TOKENS && !plain_find(p, scope, ids, length - LAR_PAGE_TOKENS)) return;
+bool plain_keep(plain_prefixes *p, uint32_t scope, const uint32_t *ids, uint32_t length, int32_t page) {
+    if (length > LAR_PAGE_TOKENS && !plain_find(p, scope, ids, length - LAR_PAGE_TOKENS)) return false;
     LAR_ASSERT(p->count < PLAIN_PAGES_MAX);
     plain_page *k = &p->kept[p->count++];
     *k = (plain_page){.prefix = {scope, length, {0}}, .page = page};
     memcpy(k->prefix.ids, ids, length * sizeof *ids);
     p->counts.pages++;
+    return true;
 }
 
 uint32_t plain_pin(plain_prefixes *p, uint32_t scope, const uint32_t *ids, uint32_t length, uint64_t until) {

@@ -41,8 +41,8 @@ bool plain_take(plain_prefixes *p);
 /* The page now has a sequence that holds it; or none any more, and is free if it is not kept. */
 void plain_held(plain_prefixes *p, int32_t page);
 void plain_given_back(plain_prefixes *p, int32_t page);
-/* Keeps the prefix in `page`, if the one before it is kept. */
-void plain_keep(plain_prefixes *p, uint32_t scope, const uint32_t *ids, uint32_t length, int32_t page);
+/* Keeps the prefix in `page`, if the one before it is kept; else false. */
+bool plain_keep(plain_prefixes *p, uint32_t scope, const uint32_t *ids, uint32_t length, int32_t page);
 void plain_unstore(plain_prefixes *p, plain_prefix *s);
 /* Pins whose time is over end when somebody asks for pages or prefixes. */
 void plain_end_pins(plain_prefixes *p, uint64_t now);

@@ -14,7 +14,15 @@
 #include "tests/unit_engine/cache/memory_store.h"
 #include "tests/unit_engine/cache/plain_prefixes.h"
 
-enum { SCOPES = 2, SEQUENCES = 6, LETTERS = 3, OPERATIONS = 100000, SEQUENCE_PAGES = 6, POOL_PAGES = 24 };
+enum {
+    SCOPES = 2,
+    SEQUENCES = 6,
+    LETTERS = 3,
+    OPERATIONS = 100000,
+    SEQUENCE_PAGES = 6,
+    POOL_PAGES = 24,
+    READS_MAX = 2
+};
 _Static_assert((int)SEQUENCE_PAGES *(int)LAR_PAGE_TOKENS == (int)PLAIN_TOKENS_MAX, "sequences as long as the model's");
 
 static const uint8_t kv[] = {LAR_KV_BF16};
@@ -73,8 +81,8 @@ static uint32_t holders(const world *w, int32_t page) {
 static void open_cache(world *w) {
     lar_diag d = {0};
     w->plain.has_store = throw(w, 5) != 0;
-    lar_prefix_options o = {w->pool, digest_of("model"), w->plain.has_store ? &w->store.store : NULL, now_of,
-                            &w->plain.now};
+    lar_prefix_options o = {w->pool, digest_of("model"), w->plain.has_store ? &w->store.store : NULL, READS_MAX,
+                            now_of,  &w->plain.now};
     assert_int_equal(lar_prefix_cache_new(&o, &w->cache, &d), LAR_OK);
     w->plain.counts = (lar_prefix_counts){0};
 }
@@ -124,7 +132,7 @@ static void keep(world *w, sequence *s) {
         int32_t page = lar_prefix_publish(w->cache, &s->end, s->ids + (size_t)i * LAR_PAGE_TOKENS, own);
         assert_int_equal(page, expected);
         assert_int_equal(s->end.pages, i + 1);
-        if (!there) plain_keep(&w->plain, s->scope, s->ids, length, own);
+        if (!there) w->plain.counts.misses += plain_keep(&w->plain, s->scope, s->ids, length, own);
         if (page == own) continue;
         s->pages[i] = page;
         plain_held(&w->plain, page);
@@ -180,49 +188,55 @@ static sequence *some(world *w) { return &w->sequences[throw(w, SEQUENCES)]; }
 static bool plain_reload(world *w, const sequence *s, uint32_t length) {
     plain_prefixes *p = &w->plain;
     plain_prefix *stored = plain_stored(p, s->scope, s->ids, length);
-    if (!p->has_store || !stored || !plain_take(p)) return false;
+    bool forgotten = length > LAR_PAGE_TOKENS && !plain_find(p, s->scope, s->ids, length - LAR_PAGE_TOKENS);
+    if (!p->has_store || !stored || forgotten || !plain_take(p)) return false;
     if (w->store.fault == STORE_READS_FAIL || w->store.fault == STORE_DAMAGES) {
         if (w->store.fault == STORE_DAMAGES) plain_unstore(p, stored);
         p->counts.reload_failed++;
         p->free++;
         return false;
     }
-    plain_keep(p, s->scope, s->ids, length, LAR_PAGE_NONE);
+    assert_true(plain_keep(p, s->scope, s->ids, length, LAR_PAGE_NONE));
     p->counts.reloaded++;
     return true;
 }
 
-/* A new sequence takes over what is known of a random prompt. */
-static void adopt(world *w, sequence *s) {
-    int32_t expected[SEQUENCE_PAGES];
-    uint32_t count = throw(w, PLAIN_TOKENS_MAX + 1), n = 0, reloaded = 0, length = 0;
-    s->scope = throw(w, SCOPES), s->length = 0;
-    for (uint32_t t = 0, letter = 0; t < count; t++) {
+/* A sequence that ends at a kept page takes over what is known of a random prompt that goes on there. */
+static void find_more(world *w, sequence *s) {
+    int32_t expected[SEQUENCE_PAGES], pages[SEQUENCE_PAGES];
+    uint32_t count = s->length + throw(w, PLAIN_TOKENS_MAX - s->length + 1), n = 0, reloaded = 0, length = s->length;
+    for (uint32_t t = s->length, letter = 0; t < count; t++) {
         if (t % LAR_PAGE_TOKENS == 0) letter = throw(w, LETTERS);
         s->ids[t] = letter * LAR_PAGE_TOKENS + t % LAR_PAGE_TOKENS;
     }
-    lar_digest scope = scope_of(s->scope);
-    s->end = lar_prefix_root(w->cache, &scope);
     plain_end_pins(&w->plain, w->plain.now);
     for (; (length += LAR_PAGE_TOKENS) <= count; n++) {
         plain_page *k = plain_find(&w->plain, s->scope, s->ids, length);
         expected[n] = k ? k->page : LAR_PAGE_NONE;
         if (k) plain_held(&w->plain, k->page);
-        else if (plain_reload(w, s, length)) reloaded++;
+        else if (reloaded < READS_MAX && plain_reload(w, s, length)) reloaded++;
         else break;
     }
-    w->plain.counts.hits += n, w->plain.counts.misses += count / LAR_PAGE_TOKENS - n;
-    lar_prefix_found found = lar_prefix_find(w->cache, &s->end, s->ids, count, s->pages);
+    w->plain.counts.hits += n;
+    uint32_t before = s->end.pages;
+    lar_prefix_found found = lar_prefix_find(w->cache, &s->end, s->ids + s->length, count - s->length, pages);
     assert_int_equal(found.pages, n);
     assert_int_equal(found.from_store, reloaded);
-    assert_int_equal(s->end.pages, n);
-    for (uint32_t i = 0; i < n; i++) {
+    assert_int_equal(s->end.pages, before + n);
+    for (uint32_t i = 0; i < n; i++, s->length += LAR_PAGE_TOKENS) {
         if (expected[i] == LAR_PAGE_NONE) /* a page of its own choice */
-            plain_find(&w->plain, s->scope, s->ids, (i + 1) * LAR_PAGE_TOKENS)->page = s->pages[i];
-        else assert_int_equal(s->pages[i], expected[i]);
+            plain_find(&w->plain, s->scope, s->ids, s->length + LAR_PAGE_TOKENS)->page = pages[i];
+        else assert_int_equal(pages[i], expected[i]);
+        s->pages[before + i] = pages[i];
     }
-    s->length = n * LAR_PAGE_TOKENS;
+}
+
+static void begin(world *w, sequence *s) {
+    s->scope = throw(w, SCOPES), s->length = 0;
+    lar_digest scope = scope_of(s->scope);
+    s->end = lar_prefix_root(w->cache, &scope);
     s->alive = true;
+    find_more(w, s);
 }
 
 static void end(world *w, sequence *s) {
@@ -295,7 +309,8 @@ static void step(world *w) {
     else if (what < 40) set_fault(w);
     else if (what < 60) press(w);
     else if (what < 100) w->plain.now += throw(w, 50);
-    else if (!s->alive) adopt(w, s);
+    else if (!s->alive) begin(w, s);
+    else if (what < 200 && s->length == s->end.pages * LAR_PAGE_TOKENS) find_more(w, s);
     else if (what < 550) extend(w, s);
     else if (what < 650) fork(w, s);
     else if (what < 750) cut(w, s, throw(w, s->length + 1));
@@ -386,7 +401,7 @@ typedef struct small_world {
 } small_world;
 
 static lar_prefix_cache *cache_of(small_world *w, const char *model) {
-    lar_prefix_options o = {w->pool, digest_of(model), &w->store.store, now_of, &w->now};
+    lar_prefix_options o = {w->pool, digest_of(model), &w->store.store, 0, now_of, &w->now};
     lar_prefix_cache *c;
     lar_diag d = {0};
     assert_int_equal(lar_prefix_cache_new(&o, &c, &d), LAR_OK);
@@ -457,7 +472,7 @@ static void roots_differ_by_all_that_decides_a_page(void **state) {
         lar_prefix_cache *c;
         lar_diag d = {0};
         assert_int_equal(lar_page_pool_new(&layouts[i / 4], 1 << 16, &pool, &d), LAR_OK);
-        lar_prefix_options o = {pool, digest_of(i & 1 ? "one" : "other"), NULL, now_of, &now};
+        lar_prefix_options o = {pool, digest_of(i & 1 ? "one" : "other"), NULL, 0, now_of, &now};
         assert_int_equal(lar_prefix_cache_new(&o, &c, &d), LAR_OK);
         lar_digest scope = scope_of(i >> 1 & 1);
         keys[count] = lar_prefix_root(c, &scope).key;
