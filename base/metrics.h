@@ -33,7 +33,7 @@ void lar_metrics_free(lar_metrics *m);
 
 /* `m` may be NULL everywhere below (nothing is counted). */
 void lar_metrics_add(lar_metrics *m, lar_metric which, int64_t n);       /* COUNTER n >= 0, GAUGE any */
-void lar_metrics_set(lar_metrics *m, lar_metric which, int64_t v);       /* GAUGE */
+void lar_metrics_set(lar_metrics *m, lar_metric which, int64_t v);       /* GAUGE; COUNTER that is counted elsewhere */
 void lar_metrics_observe(lar_metrics *m, lar_metric which, uint64_t us); /* HISTOGRAM of microseconds */
 int64_t lar_metrics_get(const lar_metrics *m, lar_metric which);         /* COUNTER, GAUGE; HISTOGRAM: count */
 

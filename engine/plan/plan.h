@@ -65,6 +65,9 @@ typedef struct lar_plan_request {
     bool requantised;         /* weights in the type `weights`, not as they are stored */
     lar_dtype weights;
     uint64_t memory, reserve; /* bytes of the machine, and how many of them to keep free */
+    uint64_t cache;           /* reserved for all keys and values together; 0: what sequences and context take */
+    uint64_t experts;         /* most bytes for experts' weights at once; 0: all are in memory */
+    uint64_t piece;           /* tokens of a prompt that are worked on at once; 0: LAR_PLAN_PIECE */
 } lar_plan_request;
 
 typedef enum lar_plan_verdict {
@@ -79,7 +82,7 @@ typedef struct lar_plan {
     uint64_t layer, token;  /* one token in one layer that keeps it, 0: layers differ; in all such layers */
     uint64_t request, all;  /* a request of `context` tokens, pages and windows counted; `sequences` of them */
     uint64_t weights;       /* 0: not known */
-    uint64_t scratch;       /* an estimate, for prompts in pieces of LAR_PLAN_PIECE tokens; 0: not known */
+    uint64_t scratch;       /* an estimate, for prompts in pieces of `piece` tokens; 0: not known */
     uint64_t total, budget; /* budget: memory - reserve */
     lar_plan_verdict verdict;
 } lar_plan;

@@ -44,10 +44,21 @@ static uint64_t request_bytes(const lar_plan_model *m, const lar_plan_request *r
     return add(times(times(layer, whole), pages(r->context)), times(times(layer, m->layers_windowed), pages(window)));
 }
 
-static uint64_t weight_bytes(const lar_plan_model *m, const lar_plan_request *r) {
+static uint64_t all_weights(const lar_plan_model *m, const lar_plan_request *r) {
     if (!r->requantised && m->file_bytes) return m->file_bytes;
     const lar_dtype_info *type = lar_dtype_info_of(r->requantised ? r->weights : m->stored);
     return times(up(m->parameters, type->block_elements), type->block_bytes);
+}
+
+/* With a budget for experts: what is left of them in memory. Their share of the bytes is that of their parameters. */
+static uint64_t weight_bytes(const lar_plan_model *m, const lar_plan_request *r) {
+    const uint64_t *f = m->field, all = all_weights(m, r);
+    uint64_t layers = f[LAR_PLAN_LAYERS] > f[LAR_PLAN_DENSE_LAYERS] ? f[LAR_PLAN_LAYERS] - f[LAR_PLAN_DENSE_LAYERS] : 0;
+    uint64_t one = times(3 * f[LAR_PLAN_HIDDEN], f[LAR_PLAN_EXPERT_WIDTH]);
+    uint64_t parameters = times(times(layers, f[LAR_PLAN_EXPERTS]), one);
+    if (!r->experts || !m->parameters || parameters >= m->parameters) return all;
+    uint64_t experts = (uint64_t)((double)all * ((double)parameters / (double)m->parameters));
+    return experts > r->experts ? all - experts + r->experts : all;
 }
 
 /* Rows of float32 that live at once in a layer, for as many tokens as are in flight, and the logits of those that are
@@ -56,7 +67,7 @@ static uint64_t weight_bytes(const lar_plan_model *m, const lar_plan_request *r)
 static uint64_t scratch_bytes(const lar_plan_model *m, const lar_plan_request *r) {
     const uint64_t *f = m->field;
     if (!f[LAR_PLAN_HIDDEN]) return 0;
-    uint64_t rows = least(r->context, LAR_PLAN_PIECE);
+    uint64_t rows = least(r->context, r->piece ? r->piece : LAR_PLAN_PIECE);
     if (rows < r->sequences) rows = r->sequences;
     uint64_t head = m->latent ? f[LAR_PLAN_NOPE] + f[LAR_PLAN_ROPE] : f[LAR_PLAN_HEAD_DIM];
     uint64_t dense = 3 * f[LAR_PLAN_HIDDEN] + 2 * f[LAR_PLAN_WIDTH];
@@ -90,7 +101,7 @@ lar_error lar_plan_compute(const lar_plan_model *m, const lar_plan_request *r, l
     out->layer = r->kv_layers ? 0 : layer_bytes(m, lar_kv_info_of(r->kv));
     out->token = token_bytes(m, r);
     out->request = r->kv_layers ? times(out->token, pages(r->context)) : request_bytes(m, r, out->layer);
-    out->all = times(out->request, r->sequences);
+    out->all = r->cache ? r->cache : times(out->request, r->sequences);
     out->weights = weight_bytes(m, r);
     out->scratch = scratch_bytes(m, r);
     out->total = add(add(out->all, out->weights), out->scratch);

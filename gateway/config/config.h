@@ -23,6 +23,7 @@ typedef enum lar_profile {
     LAR_PROFILE_OPENAI,
     LAR_PROFILE_ANTHROPIC,
     LAR_PROFILE_VLLM,
+    LAR_PROFILE_LARDER, /* an embedded engine, this process's or another's */
     LAR_PROFILE_COUNT
 } lar_profile;
 typedef struct lar_profile_row {
@@ -56,8 +57,22 @@ typedef struct lar_shared_url {
     const char *text; /* for messages: host:port or path */
 } lar_shared_url;
 
+typedef enum lar_upstream_kind { LAR_UPSTREAM_KIND_HTTP, LAR_UPSTREAM_KIND_ENGINE } lar_upstream_kind;
+
+/* A model that this process runs; all but what is 0 by default as lists.def says. Acts at start only. */
+typedef struct lar_engine_config {
+    const char *model;       /* path; "" for kind http */
+    const char *served_name; /* never "" for kind engine */
+    const char *kv;
+    uint64_t kv_bytes;     /* 0: as much as `sequences` of `context` tokens take */
+    uint64_t expert_bytes; /* 0: no budget */
+    uint32_t sequences, context, queue, queue_wait_ms, gap_ms, pass_tokens, threads, niceness, pin_ms;
+} lar_engine_config;
+
 typedef struct lar_upstream_config {
     const char *name;
+    lar_upstream_kind kind;
+    lar_engine_config engine;
     lar_url url;
     lar_profile profile;
     const char *ca_file;         /* "" = the system's */
@@ -147,8 +162,12 @@ LAR_MUST_USE lar_error lar_config_check_flag(const char *name, lar_diag *d);
 /* NULL is allowed. Credentials are wiped. */
 void lar_config_free(lar_config *c);
 /* For a reload: appends the names of what differs and needs a restart, separated by blanks; returns how many. These are
- * the BOOT options, "listen", and "tls.cert" where TLS would be turned on or off. */
+ * the BOOT options, "listen", "tls.cert" where TLS would be turned on or off, and "upstreams.engine" where upstreams of
+ * kind engine are others, or other than they were, but for their order and timeouts. */
 uint32_t lar_config_restart_names(const lar_config *now, const lar_config *next, lar_buf *out);
+
+/* The upstream of kind engine that has this name, or NULL. */
+const lar_upstream_config *lar_config_engine(const lar_config *c, const char *name);
 
 /* The URL of an upstream. `path` keeps what was written but for trailing slashes: whoever joins it with a request's
  * path must make /v1 stand there once, whether the URL had it or not. INVALID with the reason in `d`, which never

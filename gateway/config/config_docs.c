@@ -86,7 +86,8 @@ lar_error lar_config_help(lar_buf *out) {
     const lar_given_row *given = lar_given_rows(&given_count);
     const lar_option_table *t = lar_option_scalars();
     TRY(lar_buf_printf(
-        out, "usage: larder serve -c FILE [options]\n       larder serve --upstream URL [options]\n\n"
+        out, "usage: larder serve -c FILE [options]\n       larder serve --upstream URL [options]\n"
+             "       larder serve --model PATH [options]\n\n"
              "Every option takes a value, as --name VALUE or --name=VALUE; given twice, the last one counts.\n"
              "Later sources win: defaults, the file, LARDER_* variables, flags.\n"
              "Durations need a unit (250ms, 30s, 5m); sizes are bytes or KiB, MiB, GiB.\n\n"
@@ -100,7 +101,9 @@ lar_error lar_config_help(lar_buf *out) {
 /* -- docs/config.md -------------------------------------------------------------------------------- */
 
 static lar_error markdown_row(lar_buf *out, const lar_option_row *row, bool with_reload) {
-    TRY(lar_buf_printf(out, "| `%s` | ", row->path));
+    static const char *const kinds[] = {
+        [LAR_OPTION_KINDS_ANY] = "", [LAR_OPTION_KINDS_HTTP] = " *http*", [LAR_OPTION_KINDS_ENGINE] = " *engine*"};
+    TRY(lar_buf_printf(out, "| `%s`%s | ", row->path, kinds[row->kinds]));
     if (*row->def) TRY(lar_buf_printf(out, "`%s`", row->def));
     TRY(lar_buf_printf(out, " | "));
     TRY(add_values(out, row, ", "));
@@ -171,7 +174,11 @@ static const char upstream_text[] =
     "file's whole list. A URL may end in `/v1` or not: requests reach the same place either way.\n"
     "`inject_usage: auto` asks for usage on streams with every profile but anthropic, whose streams always\n"
     "carry it; a server that refuses the field `stream_options` needs `inject_usage: off`, and the usage of\n"
-    "its streams is then unknown.";
+    "its streams is then unknown.\n\n"
+    "An upstream of `kind: engine` is a model that larder runs itself; without a file, `--model PATH`\n"
+    "(`LARDER_MODEL`) makes one. Its memory is reserved at start, and larder refuses to start where it cannot\n"
+    "fit ([serve a model](howto/serve-a-model.md)). `engine.*` is for this kind only, what is marked *http*\n"
+    "for the other: elsewhere they are errors. `kind` and `engine.*` take effect on restart.";
 
 static const char route_text[] =
     "A list. The longest prefix that fits the path counts first; among the routes with that prefix (or, where\n"
@@ -265,6 +272,7 @@ static lar_error sample_rows(lar_buf *out, const lar_option_table *t, const char
         const lar_option_row *row = &t->rows[i];
         bool left_out = false;
         for (const char *const *s = skip; *s; s++) left_out = left_out || strcmp(*s, row->path) == 0;
+        left_out = left_out || row->kinds == LAR_OPTION_KINDS_ENGINE;
         if (left_out) continue;
         const char *dot = strchr(row->path, '.');
         size_t len = dot ? (size_t)(dot - row->path) : 0;
@@ -311,10 +319,27 @@ static const char sample_lists[] =
     "# Model names: what clients write, what goes upstream.\n"
     "#aliases: {fast: deepseek-chat}\n";
 
+/* A model takes memory at start: its entry is prose, and no line of it an option that deleting a "#" would set. */
+static lar_error sample_engine(lar_buf *out) {
+    const lar_option_table *t = lar_option_upstream();
+    TRY(lar_buf_printf(out, "  # A model that larder runs itself is an upstream too:\n"
+                            "  # - name: local\n  #   kind: engine\n  #   engine:\n"));
+    for (uint32_t i = 0; i < t->count; i++) {
+        const lar_option_row *row = &t->rows[i];
+        if (row->kinds != LAR_OPTION_KINDS_ENGINE) continue;
+        const char *name = strchr(row->path, '.') + 1, *def = *row->def ? row->def : "\"\"";
+        TRY(lar_buf_printf(out, "  #     %s: %s  # %s (", name, def, row->help));
+        TRY(add_values(out, row, ", "));
+        TRY(lar_buf_printf(out, ")\n"));
+    }
+    return LAR_OK;
+}
+
 lar_error lar_config_sample(lar_buf *out) {
-    static const char *const written[] = {"name", "url", NULL}, *const none[] = {NULL};
+    static const char *const written[] = {"name", "url", "kind", NULL}, *const none[] = {NULL};
     TRY(lar_buf_add_slice(out, LAR_SLICE(sample_head)));
     TRY(sample_rows(out, lar_option_upstream(), "    ", written));
+    TRY(sample_engine(out));
     TRY(lar_buf_add_slice(out, LAR_SLICE(sample_lists)));
     return sample_rows(out, lar_option_scalars(), "", none);
 }

@@ -8,7 +8,7 @@
 #include "gateway/config/option_value.h"
 #include "gateway/config/secret.h"
 
-enum { UPSTREAMS_MAX = 1024, NAME_BYTES_MAX = 95, PROFILE_AUTO = 0 };
+enum { UPSTREAMS_MAX = 1024, NAME_BYTES_MAX = 95, MODEL_BYTES_MAX = 256, PROFILE_AUTO = 0 };
 
 static lar_error out_of_memory(lar_loader *l) {
     return lar_fail(LAR_NO_MEMORY, l->diag, "out of memory for the configuration");
@@ -105,29 +105,91 @@ static lar_error check_name(const char *name, lar_diag *why) {
     return LAR_OK;
 }
 
+/* "tiny-v3" of "models/tiny-v3/" and of "models/tiny-v3.gguf". */
+static lar_slice last_part(const char *path) {
+    lar_slice p = lar_slice_cstr(path);
+    while (p.len > 1 && p.ptr[p.len - 1] == '/') p.len--;
+    size_t from = p.len;
+    while (from > 0 && p.ptr[from - 1] != '/') from--;
+    p = lar_slice_of(p.ptr + from, p.len - from);
+    if (p.len > 5 && lar_slice_ieq(lar_slice_of(p.ptr + p.len - 5, 5), LAR_SLICE(".gguf"))) p.len -= 5;
+    return p.len && p.ptr[0] != '.' ? p : LAR_SLICE("model");
+}
+
+static lar_error take_engine(lar_loader *l, const lar_upstream_raw *raw, lar_upstream_config *u, const char **field,
+                             lar_diag *why) {
+    *field = "engine.model";
+    if (!*raw->engine_model) return lar_fail(LAR_INVALID, why, "is missing; name the model's folder or .gguf file");
+    lar_slice name =
+        lar_arena_copy(&l->config->arena, *raw->engine_served_name ? lar_slice_cstr(raw->engine_served_name)
+                                                                   : last_part(raw->engine_model));
+    if (!name.ptr) return LAR_NO_MEMORY;
+    *field = "engine.served_name";
+    if (name.len > MODEL_BYTES_MAX) return lar_fail(LAR_INVALID, why, "must have 1 to %d bytes", MODEL_BYTES_MAX);
+    u->url = (lar_url){.host = "", .path = "", .authority = ""};
+    u->engine = (lar_engine_config){.model = raw->engine_model,
+                                    .served_name = name.ptr,
+                                    .kv = raw->engine_kv,
+                                    .kv_bytes = raw->engine_kv_bytes,
+                                    .expert_bytes = raw->engine_expert_bytes,
+                                    .sequences = raw->engine_sequences,
+                                    .context = raw->engine_context,
+                                    .queue = raw->engine_queue,
+                                    .queue_wait_ms = raw->engine_queue_wait_ms,
+                                    .gap_ms = raw->engine_gap_ms,
+                                    .pass_tokens = raw->engine_pass_tokens,
+                                    .threads = raw->engine_threads,
+                                    .niceness = raw->engine_niceness,
+                                    .pin_ms = raw->engine_pin_ms};
+    return LAR_OK;
+}
+
+static lar_error take_key_of(lar_loader *l, const lar_upstream_raw *raw, const char **key, lar_diag *why) {
+    lar_slice found = LAR_SLICE("");
+    lar_error e = LAR_OK;
+    if (*raw->key_env && *raw->key_file) return lar_fail(LAR_INVALID, why, "give key_env or key_file, not both");
+    if (*raw->key_env) e = lar_secret_from_env(raw->key_env, &l->config->arena, &found, why);
+    else if (*raw->key_file) e = lar_secret_from_file(raw->key_file, &l->config->arena, &found, why);
+    *key = e ? "" : found.ptr;
+    return e;
+}
+
+/* The part that only one kind has: where requests go, and who answers them. */
+static lar_error take_kind(lar_loader *l, const lar_upstream_raw *raw, lar_upstream_config *u, const char **field,
+                           lar_diag *why) {
+    u->kind = (lar_upstream_kind)raw->kind;
+    u->key = "";
+    u->engine = (lar_engine_config){.model = "", .served_name = "", .kv = ""};
+    if (u->kind == LAR_UPSTREAM_KIND_ENGINE) {
+        u->profile = LAR_PROFILE_LARDER;
+        return take_engine(l, raw, u, field, why);
+    }
+    *field = "url";
+    lar_error e = lar_url_parse(lar_slice_cstr(raw->url), &l->config->arena, &u->url, why);
+    if (e) return e;
+    u->profile = raw->profile == PROFILE_AUTO ? lar_profile_of_host(u->url.host) : (lar_profile)(raw->profile - 1);
+    *field = *raw->key_env ? "key_env" : "key_file";
+    return take_key_of(l, raw, &u->key, why);
+}
+
+static const char *own_name(const lar_upstream_config *u) {
+    return u->kind == LAR_UPSTREAM_KIND_ENGINE ? u->engine.served_name : u->url.host;
+}
+
 /* Name of the field that is wrong in *field. */
 static lar_error take_upstream(lar_loader *l, const lar_upstream_raw *raw, lar_upstream_config *u, const char **field,
                                lar_diag *why) {
-    lar_arena *arena = &l->config->arena;
-    *field = "url";
-    lar_error e = lar_url_parse(lar_slice_cstr(raw->url), arena, &u->url, why);
+    lar_error e = take_kind(l, raw, u, field, why);
     if (e) return e;
     *field = "name";
-    u->name = *raw->name ? raw->name : u->url.host;
-    e = *raw->name ? check_name(u->name, why) : LAR_OK;
+    u->name = *raw->name ? raw->name : own_name(u);
+    /* an address literal is a good name, too */
+    e = *raw->name || u->kind == LAR_UPSTREAM_KIND_ENGINE ? check_name(u->name, why) : LAR_OK;
     if (e) return e;
     for (uint32_t i = 0; i < l->config->upstream_count; i++) {
         if (strcmp(u->name, l->config->upstreams[i].name) == 0)
             return lar_fail(LAR_INVALID, why, "another upstream has this name already; give each a name of its own");
     }
-    u->profile = raw->profile == PROFILE_AUTO ? lar_profile_of_host(u->url.host) : (lar_profile)(raw->profile - 1);
-    *field = *raw->key_env ? "key_env" : "key_file";
-    lar_slice key = LAR_SLICE("");
-    if (*raw->key_env && *raw->key_file) return lar_fail(LAR_INVALID, why, "give key_env or key_file, not both");
-    if (*raw->key_env) e = lar_secret_from_env(raw->key_env, arena, &key, why);
-    else if (*raw->key_file) e = lar_secret_from_file(raw->key_file, arena, &key, why);
-    if (e) return e;
-    u->key = key.ptr;
     u->ca_file = raw->ca_file;
     u->connect_timeout_ms = raw->connect_timeout_ms;
     u->first_byte_timeout_ms = raw->first_byte_timeout_ms;
@@ -141,6 +203,25 @@ static lar_error take_upstream(lar_loader *l, const lar_upstream_raw *raw, lar_u
     u->dns_ttl_ms = raw->dns_ttl_ms;
     u->inject_usage = (int)raw->inject_usage - 1;
     return LAR_OK;
+}
+
+/* The first option that was given and does nothing for this kind of upstream, which nobody may believe it does. NULL:
+ * there is none. */
+static const lar_option_row *idle_option(const lar_map_reader *r, uint32_t kind) {
+    lar_option_kinds own = kind == LAR_UPSTREAM_KIND_ENGINE ? LAR_OPTION_KINDS_ENGINE : LAR_OPTION_KINDS_HTTP;
+    for (uint32_t i = 0; i < r->table->count; i++) {
+        const lar_option_row *row = &r->table->rows[i];
+        if (r->marks.at[i] && row->kinds != LAR_OPTION_KINDS_ANY && row->kinds != own) return row;
+    }
+    return NULL;
+}
+
+static lar_error check_kind(lar_loader *l, const lar_map_reader *r, const lar_yaml_node *item, uint32_t kind) {
+    const lar_option_row *idle = idle_option(r, kind);
+    if (!idle) return LAR_OK;
+    return fail_item(l, r, item, idle->path,
+                     kind == LAR_UPSTREAM_KIND_ENGINE ? "does nothing for an upstream of `kind: engine`"
+                                                      : "is for upstreams of `kind: engine` only");
 }
 
 static lar_error read_upstreams(lar_loader *l) {
@@ -157,6 +238,7 @@ static lar_error read_upstreams(lar_loader *l) {
         if (c->upstream_count == UPSTREAMS_MAX) return lar_loader_fail_at(l, n, "upstreams", "too many upstreams");
         if (lar_option_defaults(r.table, &raw, &c->arena)) return out_of_memory(l);
         e = lar_loader_read_map(l, &r, n);
+        if (!e) e = check_kind(l, &r, n, raw.kind);
         if (e) return e;
         const char *field = "";
         lar_diag why = {0};
@@ -185,28 +267,51 @@ static const lar_loader_given *given_of(const lar_loader *l, const char *field) 
     return &l->upstream;
 }
 
-static lar_error given_upstream(lar_loader *l) {
-    static const char *const fields[] = {"url", "profile", "key_env", "key_file", "ca_file"};
+/* The one upstream that flags or environment give takes the place of the file's. */
+static lar_error begin_given(lar_loader *l, const char *origin, lar_upstream_raw *raw) {
     lar_config *c = l->config;
     if (l->routes && !lar_yaml_is_empty(l->routes))
         return lar_loader_fail_from(
-            l, l->upstream.origin,
-            "takes the place of the file's upstreams, but the file has routes to them; drop one of the two");
+            l, origin, "takes the place of the file's upstreams, but the file has routes to them; drop one of the two");
+    c->upstreams = lar_arena_zalloc(&c->arena, sizeof *c->upstreams);
+    return c->upstreams && !lar_option_defaults(lar_option_upstream(), raw, &c->arena) ? LAR_OK : out_of_memory(l);
+}
+
+static lar_error given_model(lar_loader *l) {
+    const char *origin = l->model.origin, *field = "";
+    lar_upstream_raw raw;
+    lar_diag why = {0};
+    if (l->upstream.origin)
+        return lar_loader_fail_from(l, origin, "goes without --upstream: each makes the one upstream");
+    lar_error e = begin_given(l, origin, &raw);
+    if (e) return e;
+    raw.kind = LAR_UPSTREAM_KIND_ENGINE;
+    raw.engine_model = lar_arena_copy(&l->config->arena, lar_slice_cstr(l->model.text)).ptr;
+    e = raw.engine_model ? take_upstream(l, &raw, l->config->upstreams, &field, &why) : LAR_NO_MEMORY;
+    if (e == LAR_NO_MEMORY) return out_of_memory(l);
+    if (e) return lar_loader_fail_from(l, origin, why.text);
+    l->config->upstream_count = 1;
+    return LAR_OK;
+}
+
+static lar_error given_upstream(lar_loader *l) {
+    static const char *const fields[] = {"url", "profile", "key_env", "key_file", "ca_file"};
+    lar_config *c = l->config;
     lar_upstream_raw raw;
     const lar_option_table *t = lar_option_upstream();
-    c->upstreams = lar_arena_zalloc(&c->arena, sizeof *c->upstreams);
-    if (!c->upstreams || lar_option_defaults(t, &raw, &c->arena)) return out_of_memory(l);
     lar_diag why = {0};
+    lar_error e = begin_given(l, l->upstream.origin, &raw);
+    if (e) return e;
     for (unsigned i = 0; i < sizeof fields / sizeof *fields; i++) {
         const lar_loader_given *g = given_of(l, fields[i]);
         if (g == &l->upstream && i > 0) continue;
         const lar_option_row *row = lar_option_find(t, lar_slice_cstr(fields[i]));
-        lar_error e = lar_option_set(row, &raw, lar_slice_cstr(g->text), &c->arena, &why);
+        e = lar_option_set(row, &raw, lar_slice_cstr(g->text), &c->arena, &why);
         if (e == LAR_NO_MEMORY) return out_of_memory(l);
         if (e) return lar_loader_fail_from(l, g->origin, why.text);
     }
     const char *field = "url";
-    lar_error e = take_upstream(l, &raw, c->upstreams, &field, &why);
+    e = take_upstream(l, &raw, c->upstreams, &field, &why);
     if (e == LAR_NO_MEMORY) return out_of_memory(l);
     if (e) return lar_loader_fail_from(l, given_of(l, field)->origin, why.text);
     c->upstream_count = 1;
@@ -214,20 +319,20 @@ static lar_error given_upstream(lar_loader *l) {
 }
 
 static lar_error all_upstreams(lar_loader *l) {
-    if (l->upstream.origin) return given_upstream(l);
+    if (!l->model.origin && l->upstream.origin) return given_upstream(l);
     const lar_loader_given *alone[] = {&l->profile, &l->key_env, &l->key_file, &l->ca_file};
     for (unsigned i = 0; i < sizeof alone / sizeof *alone; i++) {
         if (alone[i]->origin)
             return lar_loader_fail_from(l, alone[i]->origin,
                                         "only goes with an upstream given in the same way (--upstream URL)");
     }
-    lar_error e = read_upstreams(l);
+    lar_error e = l->model.origin ? given_model(l) : read_upstreams(l);
     if (e || l->config->upstream_count) return e;
     if (l->upstreams)
         return lar_loader_fail_at(l, l->upstreams, "upstreams", "no upstream; name at least one with its url");
     return lar_fail(LAR_CONFIG, l->diag,
-                    "%s%sno upstream is configured; give --upstream URL, or `upstreams:` in the file", l->file,
-                    *l->file ? ": " : "");
+                    "%s%sno upstream is configured; give --upstream URL or --model PATH, or `upstreams:` in the file",
+                    l->file, *l->file ? ": " : "");
 }
 
 /* -- routes ---------------------------------------------------------------------------------------- */

@@ -22,7 +22,7 @@ typedef struct lar_loader {
         *origin[LAR_OPTION_ROWS_MAX]; /* of each scalar option: "larder.yaml:3:9", "--canon", ...; NULL = default */
     const lar_yaml_node *listen, *upstreams, *routes, *keys, *aliases; /* nodes of the lists, NULL if absent */
     /* The single upstream and the listeners as flags or environment give them. */
-    lar_loader_given listens, upstream, profile, key_env, key_file, ca_file;
+    lar_loader_given listens, upstream, model, profile, key_env, key_file, ca_file;
     const char *shared_variables[2]; /* named by environment or flag as holding its password and secret; NULL = none */
 } lar_loader;
 

@@ -16,11 +16,14 @@ static const char *const route_canon_names[] = {"inherit", "off", "report", "on"
 static const char *const log_level_names[] = {"error", "warn", "info", "debug", NULL};
 static const char *const log_format_names[] = {"logfmt", "json", NULL};
 static const char *const tristate_names[] = {"auto", "off", "on", NULL};
-static const char *const profile_names[] = {"auto", "generic", "deepseek", "openai", "anthropic", "vllm", NULL};
+static const char *const profile_names[] = {"auto",      "generic", "deepseek", "openai",
+                                            "anthropic", "vllm",    "larder",   NULL};
+static const char *const kind_names[] = {"http", "engine", NULL};
 
 _Static_assert(LAR_CANON_OFF == 0 && LAR_CANON_REPORT == 1 && LAR_CANON_ON == 2, "canon_names follows lar_canon_mode");
 _Static_assert(LAR_LOG_ERROR == 0 && LAR_LOG_DEBUG == 3, "log_level_names follows lar_log_level");
 _Static_assert(LAR_LOG_LOGFMT == 0 && LAR_LOG_JSON == 1, "log_format_names follows lar_log_format");
+_Static_assert(LAR_UPSTREAM_KIND_HTTP == 0 && LAR_UPSTREAM_KIND_ENGINE == 1, "kind_names follows lar_upstream_kind");
 _Static_assert(sizeof profile_names / sizeof *profile_names == LAR_PROFILE_COUNT + 2,
                "profile_names is auto and lar_profile");
 
@@ -34,26 +37,32 @@ _Static_assert(sizeof profile_names / sizeof *profile_names == LAR_PROFILE_COUNT
 
 static const lar_option_row scalar_rows[] = {
 #define LAR_OPT(field, path, type, def, min, max, unit, reload, help)                                                  \
-    {path, offsetof(lar_config, field), KIND_##type, def, min, max, unit, LAR_OPTION_##reload, help},
+    {path, offsetof(lar_config, field), KIND_##type, def, min, max, unit, LAR_OPTION_##reload,                         \
+     help, LAR_OPTION_KINDS_ANY},
 #include "gateway/config/config.def"
 #undef LAR_OPT
 };
 
 static const lar_option_row upstream_rows[] = {
-#define LAR_UPSTREAM_OPT(field, path, type, def, min, max, unit, help)                                                 \
-    {path, offsetof(lar_upstream_raw, field), KIND_##type, def, min, max, unit, LAR_OPTION_LIVE, help},
+#define LAR_UPSTREAM_OPT(field, path, type, def, min, max, unit, kinds, help)                                          \
+    {path, offsetof(lar_upstream_raw, field), KIND_##type, def, min, max, unit, LAR_OPTION_LIVE,                       \
+     help, LAR_OPTION_KINDS_##kinds},
 #include "gateway/config/lists.def"
 };
 
 static const lar_option_row route_rows[] = {
 #define LAR_ROUTE_OPT(field, path, type, def, min, max, unit, help)                                                    \
-    {path, offsetof(lar_route_raw, field), KIND_##type, def, min, max, unit, LAR_OPTION_LIVE, help},
+    {path,        offsetof(lar_route_raw, field),                                                                      \
+     KIND_##type, def,                                                                                                 \
+     min,         max,                                                                                                 \
+     unit,        LAR_OPTION_LIVE,                                                                                     \
+     help,        LAR_OPTION_KINDS_ANY},
 #include "gateway/config/lists.def"
 };
 
 static const lar_option_row key_rows[] = {
 #define LAR_KEY_OPT(field, path, type, def, min, max, unit, help)                                                      \
-    {path, offsetof(lar_key_raw, field), KIND_##type, def, min, max, unit, LAR_OPTION_LIVE, help},
+    {path, offsetof(lar_key_raw, field), KIND_##type, def, min, max, unit, LAR_OPTION_LIVE, help, LAR_OPTION_KINDS_ANY},
 #include "gateway/config/lists.def"
 };
 

@@ -21,6 +21,9 @@ typedef enum lar_option_type {
 
 typedef enum lar_option_reload { LAR_OPTION_BOOT, LAR_OPTION_LIVE } lar_option_reload;
 
+/* Which kind of upstream has an option. */
+typedef enum lar_option_kinds { LAR_OPTION_KINDS_ANY, LAR_OPTION_KINDS_HTTP, LAR_OPTION_KINDS_ENGINE } lar_option_kinds;
+
 typedef struct lar_option_row {
     const char *path; /* "limits.head_bytes": at most one dot */
     uint32_t offset;  /* of the field, from the base given to lar_option_set */
@@ -31,6 +34,7 @@ typedef struct lar_option_row {
     const char *unit;
     lar_option_reload reload;
     const char *help;
+    lar_option_kinds kinds; /* of upstreams; ANY in the other tables */
 } lar_option_row;
 
 typedef struct lar_option_table {
@@ -42,10 +46,11 @@ typedef struct lar_option_table {
 typedef struct lar_upstream_raw {
 #define LAR_RAW_BOOL bool
 #define LAR_RAW_U32 uint32_t
+#define LAR_RAW_BYTES uint64_t
 #define LAR_RAW_MS uint32_t
 #define LAR_RAW_TEXT const char *
 #define LAR_RAW_ENUM(name) uint32_t
-#define LAR_UPSTREAM_OPT(field, path, type, def, min, max, unit, help) LAR_RAW_##type field;
+#define LAR_UPSTREAM_OPT(field, path, type, def, min, max, unit, kinds, help) LAR_RAW_##type field;
 #include "gateway/config/lists.def"
 } lar_upstream_raw;
 

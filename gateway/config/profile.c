@@ -13,6 +13,7 @@ static const lar_profile_row rows[LAR_PROFILE_COUNT] = {
     [LAR_PROFILE_OPENAI] = {"openai", LAR_USAGE_INCLUDED, true, "authorization"},
     [LAR_PROFILE_ANTHROPIC] = {"anthropic", LAR_USAGE_BESIDE, false, "x-api-key"},
     [LAR_PROFILE_VLLM] = {"vllm", LAR_USAGE_INCLUDED, true, "authorization"},
+    [LAR_PROFILE_LARDER] = {"larder", LAR_USAGE_INCLUDED, true, "authorization"},
 };
 
 static const struct {

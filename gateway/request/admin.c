@@ -82,6 +82,7 @@ static lar_error respond(lar_buf *out, int status, const char *type, lar_slice b
 /* What nobody counts as it changes. */
 static void refresh(lar_gateway *g) {
     lar_metrics_set(g->metrics, LAR_METRIC_BUFFERED_BYTES, atomic_load(&g->buffered_bytes));
+    lar_resident_metrics(g->residents, g->resident_count, g->metrics);
     if (!g->store) return;
     lar_memory_size size = lar_store_memory_size(g->store);
     lar_metrics_set(g->metrics, LAR_METRIC_MEMORY_ENTRIES, (int64_t)size.entries);

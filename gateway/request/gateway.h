@@ -14,6 +14,7 @@
 #include "gateway/config/config.h"
 #include "gateway/net/stream.h"
 #include "gateway/request/route.h"
+#include "gateway/resident/resident.h"
 #include "gateway/shared/shared.h"
 #include "gateway/upstream/upstream.h"
 #include "store/store.h"
@@ -54,6 +55,8 @@ typedef struct lar_gateway {
     lar_memory_ops memory;  /* of this process; requests use their loop's */
     lar_shared *shared;     /* NULL: memory is not shared */
     lar_memory_ops texts;   /* of answers; get NULL: none are kept */
+    lar_resident **residents; /* the models of `boot`'s upstreams of kind engine */
+    uint32_t resident_count;
     lar_log *log;
     lar_metrics *metrics;
     pthread_mutex_t lock;
@@ -66,6 +69,9 @@ typedef struct lar_gateway {
     uint64_t edition_hash;
     lar_digest process_salt; /* keys scopes that have no credential */
 } lar_gateway;
+
+/* The open model of the upstream of that name, or NULL. */
+lar_resident *lar_gateway_resident(const lar_gateway *g, const char *upstream);
 
 /* What takes a listener's connections that there is no memory or room for, one at a time. */
 typedef struct lar_turn_away {

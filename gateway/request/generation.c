@@ -44,6 +44,12 @@ lar_error lar_generation_new(lar_config *c, const lar_config *boot, lar_generati
     return LAR_OK;
 }
 
+lar_resident *lar_gateway_resident(const lar_gateway *g, const char *upstream) {
+    for (uint32_t i = 0; i < g->resident_count; i++)
+        if (strcmp(lar_resident_name(g->residents[i]), upstream) == 0) return g->residents[i];
+    return NULL;
+}
+
 lar_generation *lar_generation_ref(lar_generation *g) {
     atomic_fetch_add_explicit(&g->refs, 1, memory_order_relaxed);
     return g;

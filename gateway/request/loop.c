@@ -8,6 +8,7 @@
 #include "base/ensure.h"
 #include "gateway/net/listener.h"
 #include "gateway/request/client.h"
+#include "gateway/resident/engine_pool.h"
 
 enum { NORM_CACHE_ENTRIES = 1 << 13, SWEEP_MS = 1000 };
 
@@ -18,13 +19,14 @@ static void close_handle(uv_handle_t *h) {
 static void set_close(lar_pool_set *set) {
     if (set->closed) return;
     set->closed = true;
-    for (uint32_t i = 0; i < set->generation->config->upstream_count; i++) lar_pool_close(set->pools[i]);
+    for (uint32_t i = 0; set->pools && i < set->generation->config->upstream_count; i++)
+        if (set->pools[i]) lar_pool_close(set->pools[i]);
 }
 
 static bool set_is_quiet(const lar_pool_set *set) {
     if (set->users || !set->closed) return false;
-    for (uint32_t i = 0; i < set->generation->config->upstream_count; i++) {
-        if (!lar_pool_quiet(set->pools[i])) return false;
+    for (uint32_t i = 0; set->pools && i < set->generation->config->upstream_count; i++) {
+        if (set->pools[i] && !lar_pool_quiet(set->pools[i])) return false;
     }
     return true;
 }
@@ -36,32 +38,41 @@ static void set_free(lar_pool_set *set) {
     free(set);
 }
 
-/* Takes a reference of its own. NULL when out of memory. */
+static lar_pool *pool_new(lar_loop *l, const lar_generation *generation, uint32_t upstream) {
+    const lar_upstream_config *u = &generation->config->upstreams[upstream];
+    if (u->kind == LAR_UPSTREAM_KIND_ENGINE) {
+        lar_resident *r = lar_gateway_resident(l->gateway, u->name);
+        LAR_ASSERT(r); /* a configuration with another engine is not taken over */
+        return lar_engine_pool_new(&l->uv, r);
+    }
+    return lar_pool_new(&(lar_pool_options){.loop = &l->uv,
+                                            .scratch = l->scratch,
+                                            .config = u,
+                                            .tls = generation->upstream_tls[upstream],
+                                            .metrics = l->gateway->metrics});
+}
+
+static bool fill(lar_loop *l, lar_pool_set *set) {
+    uint32_t n = set->generation->config->upstream_count;
+    uint64_t *seed = set->tenants.seed;
+    if (getrandom(seed, sizeof set->tenants.seed, 0) != sizeof set->tenants.seed) return false;
+    set->pools = calloc(n, sizeof *set->pools);
+    for (uint32_t i = 0; set->pools && i < n; i++) {
+        set->pools[i] = pool_new(l, set->generation, i);
+        if (!set->pools[i]) return false;
+    }
+    return set->pools != NULL;
+}
+
+/* Takes a reference of its own. NULL when out of memory: a set that is half made goes as replaced ones do, since pools
+ * may have handles on the loop. */
 static lar_pool_set *set_new(lar_loop *l, lar_generation *generation) {
-    lar_gateway *g = l->gateway;
-    uint32_t n = generation->config->upstream_count;
     lar_pool_set *set = calloc(1, sizeof *set);
     if (!set) return NULL;
     set->generation = lar_generation_ref(generation);
-    uint64_t *seed = set->tenants.seed;
-    if (getrandom(seed, sizeof set->tenants.seed, 0) != sizeof set->tenants.seed) {
-        set_free(set);
-        return NULL;
-    }
-    set->pools = calloc(n, sizeof *set->pools);
-    for (uint32_t i = 0; set->pools && i < n; i++) {
-        set->pools[i] = lar_pool_new(&(lar_pool_options){.loop = &l->uv,
-                                                         .scratch = l->scratch,
-                                                         .config = &generation->config->upstreams[i],
-                                                         .tls = generation->upstream_tls[i],
-                                                         .metrics = g->metrics});
-        if (!set->pools[i]) {
-            set_free(set);
-            return NULL;
-        }
-    }
-    if (set->pools) return set;
-    set_free(set);
+    if (fill(l, set)) return set;
+    set->next = l->old_sets;
+    l->old_sets = set;
     return NULL;
 }
 
@@ -84,7 +95,7 @@ static void sweep_sets(lar_loop *l) {
 static void end_pools(lar_loop *l) {
     if (l->pools_closed) return;
     l->pools_closed = true;
-    set_close(l->set);
+    if (l->set) set_close(l->set);
     for (lar_pool_set *set = l->old_sets; set; set = set->next) set_close(set);
     lar_exchange_free_spares(l);
     if (l->shared) lar_shared_link_close(l->shared);
@@ -240,12 +251,7 @@ void lar_loop_join(lar_loop *l) { (void)pthread_join(l->thread, NULL); }
 
 void lar_loop_release(lar_loop *l) {
     if (!l->scratch) return; /* it was never opened */
-    if (l->set) end_pools(l);
-    if (l->shared) lar_shared_link_close(l->shared);
-    close_handle((uv_handle_t *)&l->sweep_timer);
-    close_handle((uv_handle_t *)&l->stop_timer);
-    close_handle((uv_handle_t *)&l->stop);
-    close_handle((uv_handle_t *)&l->reload);
+    end_pools(l);
     for (uint32_t i = 0; i < l->listener_count; i++) {
         if (l->listeners[i].loop) close_handle((uv_handle_t *)&l->listeners[i]);
     }

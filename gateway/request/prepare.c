@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/ensure.h"
 #include "gateway/request/exchange.h"
+#include "gateway/resident/engine_pool.h"
 #include "policies/edition.h"
 
 lar_error lar_exchange_parse(lar_exchange *x, lar_diag *d) {
@@ -22,11 +23,20 @@ lar_error lar_exchange_parse(lar_exchange *x, lar_diag *d) {
     return e;
 }
 
+/* The member "model" of a body without a protocol. What is wrong with the body says who answers it. */
+static uint32_t model_node(lar_exchange *x) {
+    lar_json_limits limits = LAR_JSON_LIMITS_DEFAULT;
+    limits.depth_max = x->config->json_depth_max;
+    if (lar_json_parse(&x->loop->json, lar_buf_slice(&x->body), &limits, NULL)) return LAR_JSON_NONE;
+    return lar_json_is(&x->loop->json, 0, LAR_JSON_OBJECT) ? lar_json_get(&x->loop->json, 0, "model") : LAR_JSON_NONE;
+}
+
 /* The model's name, decoded. NUL in it is refused: names end up in records and C strings (J-12). */
 static lar_error model_name(lar_exchange *x, lar_slice *out, lar_diag *d) {
-    *out = LAR_SLICE("");
+    *out = x->route.model;
+    if (!x->understood) x->view.model = x->route.model_in_body ? model_node(x) : LAR_JSON_NONE;
     uint32_t node = x->view.model;
-    if (!x->understood || !lar_json_is(&x->loop->json, node, LAR_JSON_STRING)) return LAR_OK;
+    if (!lar_json_is(&x->loop->json, node, LAR_JSON_STRING)) return LAR_OK;
     *out = lar_json_inner(&x->loop->json, node);
     if (x->loop->json.nodes[node].flags & LAR_JSON_ESCAPED) {
         lar_buf b;
@@ -194,7 +204,7 @@ static lar_error inject_usage(lar_exchange *x) {
 
 static lar_error apply_alias(lar_exchange *x, lar_slice *model) {
     const char *to = lar_route_alias(x->config, *model);
-    if (!to || !x->understood) return LAR_OK;
+    if (!to || x->view.model == LAR_JSON_NONE) return LAR_OK;
     lar_buf b;
     lar_buf_init(&b, 4096);
     lar_error e = lar_json_escape(&b, lar_slice_cstr(to));
@@ -208,7 +218,11 @@ static lar_error apply_alias(lar_exchange *x, lar_slice *model) {
 
 /* All edits of the body: recall and rules first, then what the gateway itself needs. */
 static lar_error edit(lar_exchange *x, lar_slice model, lar_diag *d) {
-    if (!x->understood) return LAR_OK;
+    if (!x->understood) {
+        x->edits = &x->canon.splices;
+        lar_splices_init(x->edits, &x->arena);
+        return apply_alias(x, &model);
+    }
     lar_canon_options options = canon_options(x);
     lar_error e = lar_exchange_mend(x, &options, d);
     if (!e && x->mended) e = model_name(x, &model, d); /* it lay in the old body */
@@ -322,6 +336,13 @@ static void forget(lar_exchange *x) {
     r->chain = (lar_slice){NULL, 0};
 }
 
+/* A model in this process answers less than what a route may let through, and some that no provider has. */
+static lar_error check_kind(lar_exchange *x, lar_diag *d) {
+    x->allow = "GET, HEAD, POST, OPTIONS";
+    if (x->upstream->kind == LAR_UPSTREAM_KIND_ENGINE) return lar_engine_pool_serves(x->head->method, x->route.path, d);
+    return x->route.engine_only ? LAR_NO_ROUTE : LAR_OK;
+}
+
 lar_error lar_exchange_prepare(lar_exchange *x, lar_diag *d) {
     lar_slice model;
     forget(x);
@@ -343,10 +364,11 @@ lar_error lar_exchange_prepare(lar_exchange *x, lar_diag *d) {
         if (x->view.streamed) x->record.flags |= LAR_JREC_STREAMED;
         lar_usage_reset(&x->usage, lar_profile_get(x->upstream->profile)->usage_rule);
     }
-    e = edit(x, model, d);
+    e = check_kind(x, d);
+    if (!e) e = edit(x, model, d);
     if (e) return e;
     bool edited = x->edits && x->edits->count;
     x->record.sent_bytes = edited ? lar_splices_length(x->edits, x->body.len) : x->body.len;
-    e = build_head(x, x->record.sent_bytes);
+    if (x->upstream->kind == LAR_UPSTREAM_KIND_HTTP) e = build_head(x, x->record.sent_bytes);
     return e ? e : build_iov(x);
 }

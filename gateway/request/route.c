@@ -21,6 +21,13 @@ static const endpoint endpoints[] = {
     {"/models", LAR_PROTOCOL_NONE, "models", true, false},
 };
 
+/* What only a model in this process answers, as vLLM does. */
+static const endpoint engine_endpoints[] = {
+    {"/tokenize", LAR_PROTOCOL_NONE, "tokenize", false, true},
+    {"/detokenize", LAR_PROTOCOL_NONE, "detokenize", false, true},
+};
+static const endpoint engine_model = {"/models/", LAR_PROTOCOL_NONE, "models", true, false};
+
 static lar_slice without_query(lar_slice target) {
     const char *q = memchr(target.ptr, '?', target.len);
     return q ? lar_slice_of(target.ptr, (size_t)(q - target.ptr)) : target;
@@ -63,10 +70,30 @@ static bool path_is_plain(lar_slice path) {
     return true;
 }
 
+static lar_slice without_v1(lar_slice path) {
+    return lar_slice_starts(path, LAR_SLICE("/v1/")) ? lar_slice_of(path.ptr + 3, path.len - 3) : path;
+}
+
 static const endpoint *find_endpoint(lar_slice path) {
-    if (lar_slice_starts(path, LAR_SLICE("/v1/"))) path = lar_slice_of(path.ptr + 3, path.len - 3);
+    path = without_v1(path);
     for (size_t i = 0; i < sizeof endpoints / sizeof endpoints[0]; i++) {
         if (lar_slice_eq_cstr(path, endpoints[i].path)) return &endpoints[i];
+    }
+    return NULL;
+}
+
+/* NULL also where no model is in this process. */
+static const endpoint *find_engine_endpoint(const lar_config *c, lar_slice path, lar_slice *model) {
+    bool any = false;
+    for (uint32_t i = 0; i < c->upstream_count; i++) any |= c->upstreams[i].kind == LAR_UPSTREAM_KIND_ENGINE;
+    path = without_v1(path);
+    *model = LAR_SLICE("");
+    if (any && lar_slice_starts(path, lar_slice_cstr(engine_model.path)) && path.len > strlen(engine_model.path)) {
+        *model = lar_slice_of(path.ptr + strlen(engine_model.path), path.len - strlen(engine_model.path));
+        return &engine_model;
+    }
+    for (size_t i = 0; any && i < sizeof engine_endpoints / sizeof engine_endpoints[0]; i++) {
+        if (lar_slice_eq_cstr(path, engine_endpoints[i].path)) return &engine_endpoints[i];
     }
     return NULL;
 }
@@ -126,8 +153,15 @@ lar_error lar_route_find(const lar_config *c, const lar_http1_head *h, lar_route
     out->path = target;
     const endpoint *e = find_endpoint(path);
     if (!e) {
+        bool passed = may_pass(c, out->rule, path);
         out->anthropic = lar_slice_starts(path, LAR_SLICE("/v1/messages/"));
-        return may_pass(c, out->rule, path) ? LAR_OK : LAR_NO_ROUTE;
+        e = find_engine_endpoint(c, path, &out->model);
+        if (!e || passed) {
+            out->model_in_body = e && e->post;
+            return passed ? LAR_OK : LAR_NO_ROUTE;
+        }
+        out->engine_only = true;
+        out->model_in_body = e->post;
     }
     out->name = e->name;
     out->anthropic = e->protocol == LAR_PROTOCOL_MESSAGES;

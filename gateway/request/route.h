@@ -15,6 +15,9 @@ typedef struct lar_route {
     lar_slice path;               /* target without the route's prefix; query included */
     const lar_route_config *rule; /* the rule whose prefix was cut, or NULL */
     bool anthropic;               /* errors in Anthropic's form */
+    bool engine_only;             /* for an upstream of kind engine; with others there is no such endpoint */
+    bool model_in_body;           /* no protocol, but the body names a model as those of protocols do */
+    lar_slice model;              /* named by the path, or empty */
 } lar_route;
 
 /* Looks at method, target and path rules; the model is looked at later, by lar_route_upstream.

@@ -103,6 +103,48 @@ static void look_at_cert(uv_timer_t *t) {
     LAR_LOG(s->g.log, LAR_LOG_INFO, "certificate_reloaded", LAR_F_CSTR("file", c->tls_cert));
 }
 
+/* -- models ------------------------------------------------------------------------------------------------------ */
+
+/* Routes choose the model: then a request may name it as the route has it. */
+static bool is_routed_to(const lar_config *c, uint32_t upstream) {
+    for (uint32_t i = 0; i < c->route_count; i++)
+        if (c->routes[i].upstream == upstream) return true;
+    return false;
+}
+
+static lar_error open_residents(serve *s, lar_diag *d) {
+    const lar_config *c = s->g.boot;
+    s->g.residents = calloc(c->upstream_count, sizeof *s->g.residents);
+    lar_error e = s->g.residents ? LAR_OK : lar_fail(LAR_NO_MEMORY, d, "engines");
+    for (uint32_t i = 0; !e && i < c->upstream_count; i++) {
+        const lar_upstream_config *u = &c->upstreams[i];
+        if (u->kind != LAR_UPSTREAM_KIND_ENGINE) continue;
+        lar_resident_options o = {.config = u,
+                                  .any_model = is_routed_to(c, i),
+                                  .log = s->g.log,
+                                  .buffered_bytes = &s->g.buffered_bytes,
+                                  .buffer_bytes_max = c->buffer_bytes_max};
+        e = lar_resident_open(&o, &s->g.residents[s->g.resident_count], d);
+        if (!e) s->g.resident_count++;
+    }
+    return e;
+}
+
+static void close_residents(serve *s) {
+    for (uint32_t i = 0; i < s->g.resident_count; i++) lar_resident_close(s->g.residents[i]);
+    free(s->g.residents);
+}
+
+/* Models are opened at start only: one that is not there cannot be routed to. */
+static lar_error check_engines(const serve *s, const lar_config *next, lar_diag *d) {
+    for (uint32_t i = 0; i < next->upstream_count; i++) {
+        const lar_upstream_config *u = &next->upstreams[i];
+        if (u->kind != LAR_UPSTREAM_KIND_ENGINE || lar_gateway_resident(&s->g, u->name)) continue;
+        return lar_fail(LAR_CONFIG, d, "upstream %.64s: a model is opened at start only; restart larder", u->name);
+    }
+    return LAR_OK;
+}
+
 /* -- signals ---------------------------------------------------------------------------------------------------- */
 
 static void close_handle(uv_handle_t *h) {
@@ -155,6 +197,7 @@ static lar_error reload(serve *s, lar_diag *d) {
     lar_error e = lar_config_reload(s->g.generation->config, &next, d);
     cert_marks seen = e ? s->cert_seen : mark_cert(next);
     if (!e) e = read_cert(next, &cert, d);
+    if (!e) e = check_engines(s, next, d);
     if (!e) e = lar_generation_new(next, s->g.boot, &fresh, d);
     if (e) {
         lar_tls_context_unref(cert);
@@ -286,6 +329,8 @@ static lar_error open_texts(serve *s, lar_diag *d) {
     return LAR_OK;
 }
 
+/* -- loops ------------------------------------------------------------------------------------------------------- */
+
 static uint32_t loop_count(const lar_config *c) {
     if (c->threads) return c->threads;
     long n = sysconf(_SC_NPROCESSORS_ONLN);
@@ -358,6 +403,7 @@ static void release_all(serve *s) {
     lar_generation_unref(g->generation);
     lar_tls_context_unref(g->listener_tls);
     lar_shared_free(g->shared);
+    close_residents(s);
     if (g->store) lar_store_close(g->store);
     lar_output_texts_free(s->output_texts);
     lar_volatile_memory_free(s->volatile_memory);
@@ -375,6 +421,8 @@ lar_error lar_serve_check(lar_config *c, lar_diag *d) {
     lar_shared *shared = NULL;
     if (!e && c->shared_url[0]) e = lar_shared_new(&(lar_shared_options){.config = c}, &shared, d);
     lar_shared_free(shared);
+    for (uint32_t i = 0; !e && i < c->upstream_count; i++)
+        if (c->upstreams[i].kind == LAR_UPSTREAM_KIND_ENGINE) e = lar_resident_check(&c->upstreams[i], d);
     lar_tls_context_unref(cert);
     lar_generation_unref(g);
     return e;
@@ -405,6 +453,7 @@ lar_error lar_serve_run(lar_config *c, lar_diag *d) {
     if (!e) e = open_store(s, d);
     if (!e) e = open_texts(s, d);
     if (!e) e = open_shared(s, d);
+    if (!e) e = open_residents(s, d);
     if (!e) e = open_admin(s, d);
     if (!e) {
         warn_of_open_doors(&s->g);

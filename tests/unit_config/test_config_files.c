@@ -108,6 +108,21 @@ static void refused(void **state) {
         {"upstreams:\n  - {url: http://a, ca_file: absent.pem}\n",
          "ca_file of upstream a: the file named here cannot be opened"},
         {"upstreams:\n  - {url: http://a, key_env: A, key_file: b}\n", "give key_env or key_file, not both"},
+        /* kinds */
+        {"upstreams:\n  - {kind: motor}\n", "upstreams[0].kind: must be http or engine"},
+        {"upstreams:\n  - {kind: engine}\n", "t.yaml:2:5: upstreams[0].engine.model: is missing"},
+        {"upstreams:\n  - {kind: engine, url: http://a, engine: {model: m}}\n",
+         "t.yaml:2:25: upstreams[0].url: does nothing for an upstream of `kind: engine`"},
+        {"upstreams:\n  - {kind: engine, key_env: A, engine: {model: m}}\n", "upstreams[0].key_env: does nothing"},
+        {"upstreams:\n  - {kind: engine, pool: {max: 1}, engine: {model: m}}\n", "upstreams[0].pool.max: does nothing"},
+        {"upstreams:\n  - {kind: engine, timeouts: {connect: 1s}, engine: {model: m}}\n",
+         "upstreams[0].timeouts.connect: does nothing"},
+        {"upstreams:\n  - {url: http://a, engine: {gap: 1s}}\n",
+         "t.yaml:2:35: upstreams[0].engine.gap: is for upstreams of `kind: engine` only"},
+        {"upstreams:\n  - {kind: engine, engine: {model: m, sequences: 0}}\n",
+         "upstreams[0].engine.sequences: is out of range"},
+        {"upstreams:\n  - {kind: engine, engine: {model: 'a b'}}\n", "upstreams[0].name: only letters"},
+        {"upstreams:\n  - {kind: engine, engine: {mode: m}}\n", "upstreams[0].engine: unknown name 'mode'|'model'?"},
         /* routes */
         {UP "routes: {a: b}\n", "t.yaml:3:9: routes: must be a list"},
         {UP "routes:\n  - {prefix: /x}\n", "t.yaml:4:5: routes[0].upstream: is missing"},
@@ -216,6 +231,40 @@ static void everything_at_once(void **state) {
     lar_config_free(c);
 }
 
+static void an_engine_is_an_upstream(void **state) {
+    (void)state;
+    lar_config *c =
+        fixture_good("upstreams:\n"
+                     "  - {kind: engine, engine: {model: models/tiny-v3/}}\n"
+                     "  - {kind: engine, name: big, timeouts: {idle: 1s}, inject_usage: off,\n"
+                     "     engine: {model: /m/V2-Lite.gguf, kv: fp8, kv_bytes: 2GiB, sequences: 3, context: 4096,\n"
+                     "       queue: 1, queue_wait: 0, gap: 50ms, pass_tokens: 64, threads: 2, nice: 0,\n"
+                     "       expert_bytes: 1GiB, pin: 1m}}\n"
+                     "  - {kind: engine, name: named, engine: {model: ., served_name: 'org/own name'}}\n"
+                     "store: {dir: x}\n");
+    const lar_upstream_config *u = c->upstreams;
+    assert_int_equal(u[0].kind, LAR_UPSTREAM_KIND_ENGINE);
+    assert_string_equal(u[0].name, "tiny-v3");
+    assert_string_equal(u[0].engine.model, "models/tiny-v3/");
+    assert_string_equal(u[0].engine.served_name, "tiny-v3");
+    assert_string_equal(u[0].engine.kv, "bf16");
+    assert_int_equal(u[0].engine.sequences, 8);
+    assert_int_equal(u[0].profile, LAR_PROFILE_LARDER);
+    assert_string_equal(u[0].key, "");
+    assert_string_equal(u[1].name, "big");
+    assert_string_equal(u[1].engine.served_name, "V2-Lite");
+    assert_true(u[1].engine.kv_bytes == 2ull << 30 && u[1].engine.expert_bytes == 1ull << 30);
+    assert_int_equal(u[1].engine.context, 4096);
+    assert_int_equal(u[1].engine.queue, 1);
+    assert_int_equal(u[1].engine.queue_wait_ms, 0);
+    assert_int_equal(u[1].engine.pin_ms, 60000);
+    assert_int_equal(u[1].idle_timeout_ms, 1000);
+    assert_string_equal(u[2].engine.served_name, "org/own name");
+    assert_ptr_equal(lar_config_engine(c, "big"), &u[1]);
+    assert_null(lar_config_engine(c, "small"));
+    lar_config_free(c);
+}
+
 static void secrets_are_checked_and_never_shown(void **state) {
     (void)state;
     static char big[8300], two[] = "s3cret-a\ns3cret-b\n", odd[] = "s3cret\x01";
@@ -301,6 +350,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(refused),
         cmocka_unit_test(everything_at_once),
+        cmocka_unit_test(an_engine_is_an_upstream),
         cmocka_unit_test(secrets_are_checked_and_never_shown),
         cmocka_unit_test(limits_of_a_file),
         cmocka_unit_test(a_byte_order_mark_is_skipped),

@@ -231,6 +231,57 @@ static void only_what_acts_at_start_needs_a_restart(void **state) {
     lar_config_free(plain);
 }
 
+#define ENGINE(rest) "upstreams:\n  - {kind: engine, name: a, engine: {model: m, sequences: 3}}\n" rest
+
+static void engines_need_a_restart(void **state) {
+    (void)state;
+    static const struct {
+        const char *yaml;
+        int count;
+    } rows[] = {
+        {ENGINE(""), 0},
+        {ENGINE("  - {url: http://b}\n"), 0},
+        {"upstreams:\n  - {url: http://b}\n  - {kind: engine, name: a, timeouts: {idle: 1s}, engine: {model: m, "
+         "sequences: 3}}\n",
+         0},
+        {"upstreams:\n  - {kind: engine, name: b, engine: {model: m, sequences: 3}}\n", 1},
+        {"upstreams:\n  - {kind: engine, name: a, engine: {model: n, sequences: 3}}\n", 1},
+        {"upstreams:\n  - {kind: engine, name: a, engine: {model: m}}\n", 1},
+        {ENGINE("  - {kind: engine, name: b, engine: {model: m}}\n"), 1},
+        {UP, 1},
+    };
+    lar_config *plain = load(ENGINE(""), NULL, 0);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        lar_config *next = load(rows[i].yaml, NULL, 0);
+        lar_buf names;
+        lar_buf_init(&names, 1000);
+        int count = (int)lar_config_restart_names(plain, next, &names);
+        if (count != rows[i].count || !lar_slice_eq_cstr(lar_buf_slice(&names), count ? "upstreams.engine" : ""))
+            fail_msg("row %zu: '%.*s'", i, LAR_FMT(lar_buf_slice(&names)));
+        lar_buf_release(&names);
+        lar_config_free(next);
+    }
+    lar_config_free(plain);
+}
+
+static void a_model_makes_an_upstream(void **state) {
+    (void)state;
+    lar_config_flag flags[] = {{"model", "models/tiny-v3"}, {"upstream", "http://x"}};
+    lar_config *c = load(UP, flags, 1);
+    assert_int_equal(c->upstream_count, 1);
+    assert_int_equal(c->upstreams[0].kind, LAR_UPSTREAM_KIND_ENGINE);
+    assert_string_equal(c->upstreams[0].engine.model, "models/tiny-v3");
+    assert_string_equal(c->upstreams[0].name, "tiny-v3");
+    assert_int_equal(c->upstreams[0].engine.queue, 64);
+    lar_config_free(c);
+    fixture_bad(NULL, flags, 2, "--model: goes without --upstream");
+    fixture_bad(UP "routes: [{upstream: 127.0.0.1}]\n", flags, 1, "--model: takes the place of the file's upstreams");
+    flags[1] = (lar_config_flag){"key-env", "HOME"};
+    fixture_bad(NULL, flags, 2, "--key-env: only goes with an upstream given in the same way");
+    flags[0].value = "models/a b";
+    fixture_bad(NULL, flags, 1, "--model: only letters");
+}
+
 static void other_certificate_files_need_no_restart(void **state) {
     (void)state;
     fixture_write("a.pem", "a", 1);
@@ -258,6 +309,8 @@ int main(void) {
         cmocka_unit_test(foreign_variables_are_left_alone),
         cmocka_unit_test(a_reload_reads_the_same_sources),
         cmocka_unit_test(only_what_acts_at_start_needs_a_restart),
+        cmocka_unit_test(engines_need_a_restart),
+        cmocka_unit_test(a_model_makes_an_upstream),
         cmocka_unit_test(other_certificate_files_need_no_restart),
     };
     return cmocka_run_group_tests(tests, fixture_enter, fixture_leave);

@@ -1,0 +1,37 @@
+/* A model that this process serves: opened at start as the configuration says, used by all loops, closed at the end.
+ * The loops of all generations share it: a reload makes new pools (engine_pool.h) and leaves the model as it is. */
+#ifndef LARDER_GATEWAY_RESIDENT_H
+#define LARDER_GATEWAY_RESIDENT_H
+
+#include <stdatomic.h>
+
+#include "base/log.h"
+#include "base/metrics.h"
+#include "gateway/config/config.h"
+
+typedef struct lar_resident lar_resident;
+
+typedef struct lar_resident_options {
+    const lar_upstream_config *config; /* of kind engine; borrowed until the close */
+    bool any_model;                    /* routes choose it, whatever model a request names */
+    lar_log *log;
+    atomic_llong *buffered_bytes; /* of the process: what is held for requests and answers is counted there */
+    uint64_t buffer_bytes_max;
+} lar_resident_options;
+
+/* Reads the model, reserves its memory, starts its threads; blocks for as long as that takes and logs how far it is.
+ * CONFIG: the model cannot be read, the options do not suit it, or it does not fit into the memory that there is (its
+ * plan is printed on standard error then); `d` names the upstream. NO_MEMORY, IO. */
+LAR_MUST_USE lar_error lar_resident_open(const lar_resident_options *o, lar_resident **out, lar_diag *d);
+/* When no pool uses it any more. NULL: nothing happens. */
+void lar_resident_close(lar_resident *r);
+
+/* What an open would say of the options, model's files and memory, without loading a weight. */
+LAR_MUST_USE lar_error lar_resident_check(const lar_upstream_config *config, lar_diag *d);
+
+/* The name of its upstream. */
+const char *lar_resident_name(const lar_resident *r);
+/* What all of them together count, into the metrics that begin with ENGINE_. Any thread. */
+void lar_resident_metrics(lar_resident *const *residents, uint32_t count, lar_metrics *m);
+
+#endif

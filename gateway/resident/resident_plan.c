@@ -1,0 +1,82 @@
+/* The plan of a model of the configuration (header: resident_plan.h). Called by resident.c; engine/plan computes,
+ * plan_report.c prints. Main thread; blocks on the model's headers. Why nothing is kept free beside it: what is left of
+ * the memory already leaves out what others use. */
+#include "gateway/resident/resident_plan.h"
+
+#include <string.h>
+
+#include "engine/cache/kv_layers.h"
+#include "engine/cache/page_pool.h"
+#include "engine/files/model_files.h"
+
+enum { CONTEXT_TOKENS = 8192 };
+
+static lar_error read_model(lar_plan_model *m, const char *path, lar_diag *d) {
+    lar_model_files *f = NULL;
+    lar_error e = lar_model_files_open(path, &f, d);
+    if (!e) e = lar_plan_model_from_files(m, f, d);
+    lar_model_files_close(f);
+    if (!e) e = lar_plan_model_finish(m, d);
+    if (!e && !m->latent) e = lar_fail(LAR_INVALID, d, "engine.model: larder runs models with latent attention only");
+    return e;
+}
+
+static lar_error settle_context(lar_resident_plan *p, const lar_engine_config *c, lar_diag *d) {
+    uint64_t most = p->story.model.field[LAR_PLAN_CONTEXT];
+    if (most && c->context > most)
+        return lar_fail(LAR_INVALID, d, "engine.context: %u tokens; the model's own limit is %llu", c->context,
+                        (unsigned long long)most);
+    p->context = c->context ? c->context : most && most < CONTEXT_TOKENS ? (uint32_t)most : CONTEXT_TOKENS;
+    return LAR_OK;
+}
+
+/* What the configuration says, or whole pages for as many tokens as it allows at the same time. */
+static lar_error settle_cache(lar_resident_plan *p, const lar_engine_config *c, lar_diag *d) {
+    const uint64_t *f = p->story.model.field;
+    lar_plan_request *r = &p->story.request;
+    uint32_t layers = (uint32_t)f[LAR_PLAN_LAYERS];
+    lar_diag why = {0};
+    if (layers > LAR_RESIDENT_LAYERS_MAX) return lar_fail(LAR_INVALID, d, "engine.model: %u layers", layers);
+    lar_error e = lar_kv_layers_parse(c->kv, layers, p->kv, &why);
+    if (e) return lar_fail(e, d, "engine.kv: %s", why.text);
+    lar_page_layout layout = {.layers = (uint32_t)f[LAR_PLAN_LAYERS],
+                              .rank = (uint32_t)f[LAR_PLAN_RANK],
+                              .rope = (uint32_t)f[LAR_PLAN_ROPE],
+                              .kv = p->kv};
+    uint64_t pages = ((uint64_t)p->context + LAR_PAGE_TOKENS - 1) / LAR_PAGE_TOKENS * c->sequences;
+    p->kv_bytes = c->kv_bytes ? c->kv_bytes : pages * lar_page_layout_page_bytes(&layout);
+    r->kv = (lar_kv)p->kv[0];
+    if (memcmp(p->kv, p->kv + 1, layers - 1) == 0) return LAR_OK;
+    r->kv_layers = p->kv;
+    p->story.kv = c->kv;
+    return LAR_OK;
+}
+
+lar_error lar_resident_plan_make(lar_resident_plan *p, const lar_engine_config *c, uint64_t memory, lar_diag *d) {
+    lar_plan_story *s = &p->story;
+    s->name = c->model;
+    lar_error e = read_model(&s->model, c->model, d);
+    if (!e) e = settle_context(p, c, d);
+    if (!e) e = settle_cache(p, c, d);
+    if (e) return e;
+    s->request.context = p->context;
+    s->request.sequences = c->sequences;
+    s->request.memory = memory;
+    s->request.cache = p->kv_bytes;
+    s->request.experts = c->expert_bytes;
+    s->request.piece = c->pass_tokens;
+    e = lar_plan_compute(&s->model, &s->request, &s->plan, d);
+    if (e) return e;
+    s->most_sequences = lar_plan_most_sequences(&s->model, &s->request);
+    s->most_context = lar_plan_most_context(&s->model, &s->request);
+    s->change_count = lar_plan_changes(&s->model, &s->request, s->changes);
+    return LAR_OK;
+}
+
+lar_error lar_resident_plan_fits(const lar_resident_plan *p, FILE *to, lar_diag *d) {
+    const lar_plan *plan = &p->story.plan;
+    if (plan->verdict != LAR_PLAN_OVER) return LAR_OK;
+    lar_plan_print(&p->story, to);
+    return lar_fail(LAR_LIMIT, d, "the model does not fit: %llu MiB are needed, %llu MiB are left",
+                    (unsigned long long)(plan->total >> 20), (unsigned long long)(plan->budget >> 20));
+}

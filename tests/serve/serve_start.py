@@ -1,0 +1,64 @@
+#!/usr/bin/env python3
+"""The start of a served model: what larder refuses.
+
+usage: serve_start.py LARDER [PART OF A TEST'S NAME]
+"""
+import os
+import re
+import shutil
+import subprocess
+
+from serve_parts import MODEL, Larder, ask_chat, check, config, idle, run
+
+
+def serve(folder, text, command="serve"):
+    """A larder that does not start: (exit code, what it said)."""
+    path = os.path.join(folder, "refused.yaml")
+    with open(path, "w", encoding="utf-8") as f:
+        f.write(text)
+    r = subprocess.run([Larder.binary, command, "-c", path], capture_output=True, timeout=120, cwd=folder, check=False)
+    return r.returncode, r.stderr.decode()
+
+
+def what_cannot_fit_is_refused_with_the_plan(folder):
+    for command in ("serve", "check"):
+        code, said = serve(folder, config(engine=", kv_bytes: 100TiB"), command)
+        check(code == 3, code, said)
+        check("upstream tiny: the model does not fit" in said, said)
+        for word in ("weights", "a token", "requests", "scratch", "total", "memory", "missing"):
+            check(re.search("^" + word, said, re.M), word, "is not in the plan:\n" + said)
+
+
+def what_is_wrong_is_named(folder):
+    shutil.copytree(MODEL, folder + "/broken")
+    os.truncate(folder + "/broken/model.safetensors", 3000000)
+    rows = ((", kv: int4", "engine.kv: "), (", context: 513", "engine.context: 513 tokens; the model's own limit is 512"),
+            (", kv_bytes: 1KiB", "page"))
+    for engine, text in rows:
+        code, said = serve(folder, config(engine=engine))
+        check(code == 3 and "upstream tiny: " in said and text in said, engine, code, said)
+    for path in ("absent", "broken"):
+        code, said = serve(folder, config().replace(MODEL, os.path.join(folder, path)))
+        check(code in (1, 3) and "upstream tiny: " in said, path, code, said)
+
+
+def a_valid_file_is_checked_without_a_start(folder):
+    code, said = serve(folder, config(), "check")
+    check(code == 0, said)
+
+
+def two_models_in_one_process(folder):
+    text = config().replace("upstreams:\n", "upstreams:\n  - {name: second, kind: engine, engine: {model: '%s', served_name: two, "
+                            "kv: fp8, sequences: 2}}\n" % MODEL)
+    text += "routes:\n  - {model: two, upstream: second}\n  - {upstream: tiny}\n"
+    with Larder(folder, text) as larder:
+        check(ask_chat(larder, model="two", max_tokens=3).json["model"] == "two", "the second")
+        check(ask_chat(larder, model="tiny-v3", max_tokens=3).json["model"] == "tiny-v3", "the first")
+        m = idle(larder)
+        check(m["engine_jobs_total"] == 2, m)
+        check(re.search("event=engine_open upstream=second .* kv=fp8", larder.log()), larder.log())
+
+
+if __name__ == "__main__":
+    run([what_cannot_fit_is_refused_with_the_plan, what_is_wrong_is_named, a_valid_file_is_checked_without_a_start,
+         two_models_in_one_process])
