@@ -66,6 +66,7 @@ typedef struct lar_engine_config {
     const char *kv;
     uint64_t kv_bytes;     /* 0: as much as `sequences` of `context` tokens take */
     uint64_t expert_bytes; /* 0: no budget */
+    uint64_t spill_bytes;  /* 0: no spilling */
     uint32_t sequences, context, queue, queue_wait_ms, gap_ms, pass_tokens, threads, niceness, pin_ms;
 } lar_engine_config;
 

@@ -19,9 +19,10 @@ static bool same_tls(const lar_config *a, const lar_config *b) { return !*a->tls
 static bool same_engine(const lar_engine_config *a, const lar_engine_config *b) {
     return strcmp(a->model, b->model) == 0 && strcmp(a->served_name, b->served_name) == 0 &&
            strcmp(a->kv, b->kv) == 0 && a->kv_bytes == b->kv_bytes && a->expert_bytes == b->expert_bytes &&
-           a->sequences == b->sequences && a->context == b->context && a->queue == b->queue &&
-           a->queue_wait_ms == b->queue_wait_ms && a->gap_ms == b->gap_ms && a->pass_tokens == b->pass_tokens &&
-           a->threads == b->threads && a->niceness == b->niceness && a->pin_ms == b->pin_ms;
+           a->spill_bytes == b->spill_bytes && a->sequences == b->sequences && a->context == b->context &&
+           a->queue == b->queue && a->queue_wait_ms == b->queue_wait_ms && a->gap_ms == b->gap_ms &&
+           a->pass_tokens == b->pass_tokens && a->threads == b->threads && a->niceness == b->niceness &&
+           a->pin_ms == b->pin_ms;
 }
 
 /* Every engine of `a` is in `b`, and the same. */

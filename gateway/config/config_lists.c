@@ -120,6 +120,9 @@ static lar_error take_engine(lar_loader *l, const lar_upstream_raw *raw, lar_ups
                              lar_diag *why) {
     *field = "engine.model";
     if (!*raw->engine_model) return lar_fail(LAR_INVALID, why, "is missing; name the model's folder or .gguf file");
+    *field = "engine.spill";
+    if (raw->engine_spill_bytes && !*l->config->store_dir)
+        return lar_fail(LAR_INVALID, why, "needs store.dir: the pages are kept below it");
     lar_slice name =
         lar_arena_copy(&l->config->arena, *raw->engine_served_name ? lar_slice_cstr(raw->engine_served_name)
                                                                    : last_part(raw->engine_model));
@@ -132,6 +135,7 @@ static lar_error take_engine(lar_loader *l, const lar_upstream_raw *raw, lar_ups
                                     .kv = raw->engine_kv,
                                     .kv_bytes = raw->engine_kv_bytes,
                                     .expert_bytes = raw->engine_expert_bytes,
+                                    .spill_bytes = raw->engine_spill_bytes,
                                     .sequences = raw->engine_sequences,
                                     .context = raw->engine_context,
                                     .queue = raw->engine_queue,

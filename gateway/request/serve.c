@@ -18,6 +18,7 @@
 #include "gateway/request/admin.h"
 #include "gateway/request/gateway.h"
 #include "policies/edition.h"
+#include "store/page_segments.h"
 
 enum { LOOPS_MAX = 256, CERT_LOOK_MS = 2000 };
 
@@ -35,6 +36,8 @@ typedef struct serve {
     cert_marks cert_seen;      /* how these files were when they were read last */
     lar_volatile_memory *volatile_memory;
     lar_output_texts *output_texts;
+    lar_page_segments *segments; /* of prefixes on disk; NULL: none are spilled */
+    lar_page_store page_store;
     lar_admin *admin;
     lar_loop *loops;
     uint32_t loops_open, loops_running;
@@ -105,6 +108,20 @@ static void look_at_cert(uv_timer_t *t) {
 
 /* -- models ------------------------------------------------------------------------------------------------------ */
 
+/* One folder of spilled pages for all models: what a page's key is made of keeps them apart. */
+static lar_error open_segments(serve *s, lar_diag *d) {
+    const lar_config *c = s->g.boot;
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < c->upstream_count; i++) bytes += c->upstreams[i].engine.spill_bytes;
+    if (!bytes) return LAR_OK;
+    s->page_store = (lar_page_store){.has = lar_page_segments_has,
+                                     .read = lar_page_segments_read,
+                                     .write = lar_page_segments_write};
+    lar_error e = lar_page_segments_open(s->g.store, &(lar_page_segments_options){.bytes_max = bytes}, &s->segments, d);
+    s->page_store.context = s->segments;
+    return e;
+}
+
 /* Routes choose the model: then a request may name it as the route has it. */
 static bool is_routed_to(const lar_config *c, uint32_t upstream) {
     for (uint32_t i = 0; i < c->route_count; i++)
@@ -115,12 +132,13 @@ static bool is_routed_to(const lar_config *c, uint32_t upstream) {
 static lar_error open_residents(serve *s, lar_diag *d) {
     const lar_config *c = s->g.boot;
     s->g.residents = calloc(c->upstream_count, sizeof *s->g.residents);
-    lar_error e = s->g.residents ? LAR_OK : lar_fail(LAR_NO_MEMORY, d, "engines");
+    lar_error e = s->g.residents ? open_segments(s, d) : lar_fail(LAR_NO_MEMORY, d, "engines");
     for (uint32_t i = 0; !e && i < c->upstream_count; i++) {
         const lar_upstream_config *u = &c->upstreams[i];
         if (u->kind != LAR_UPSTREAM_KIND_ENGINE) continue;
         lar_resident_options o = {.config = u,
                                   .any_model = is_routed_to(c, i),
+                                  .page_store = u->engine.spill_bytes ? &s->page_store : NULL,
                                   .log = s->g.log,
                                   .buffered_bytes = &s->g.buffered_bytes,
                                   .buffer_bytes_max = c->buffer_bytes_max};
@@ -133,6 +151,7 @@ static lar_error open_residents(serve *s, lar_diag *d) {
 static void close_residents(serve *s) {
     for (uint32_t i = 0; i < s->g.resident_count; i++) lar_resident_close(s->g.residents[i]);
     free(s->g.residents);
+    lar_page_segments_close(s->segments);
 }
 
 /* Models are opened at start only: one that is not there cannot be routed to. */

@@ -47,6 +47,7 @@ static lar_error open_engine(lar_resident *r, const lar_resident_plan *p, lar_di
                             .activations = LAR_ACTIVATIONS_BY_TYPE,
                             .kv = c->kv,
                             .page_bytes = p->kv_bytes,
+                            .page_store = r->o.page_store,
                             .expert_bytes = c->expert_bytes,
                             .progress = on_progress,
                             .context = &l};

@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "base/metrics.h"
+#include "engine/cache/page_store.h"
 #include "gateway/config/config.h"
 
 typedef struct lar_resident lar_resident;
@@ -14,6 +15,7 @@ typedef struct lar_resident lar_resident;
 typedef struct lar_resident_options {
     const lar_upstream_config *config; /* of kind engine; borrowed until the close */
     bool any_model;                    /* routes choose it, whatever model a request names */
+    lar_page_store *page_store;        /* borrowed; where prefixes go that memory has no room for; NULL: nowhere */
     lar_log *log;
     atomic_llong *buffered_bytes; /* of the process: what is held for requests and answers is counted there */
     uint64_t buffer_bytes_max;

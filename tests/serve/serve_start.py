@@ -8,7 +8,7 @@ import re
 import shutil
 import subprocess
 
-from serve_parts import MODEL, Larder, ask_chat, check, config, idle, run
+from serve_parts import MODEL, Larder, ask_chat, check, config, idle, long_text, run
 
 
 def serve(folder, text, command="serve"):
@@ -59,6 +59,20 @@ def two_models_in_one_process(folder):
         check(re.search("event=engine_open upstream=second .* kv=fp8", larder.log()), larder.log())
 
 
+def kept_prefixes_outlive_a_restart(folder):
+    text = config(engine=", spill: 64MiB", extra="store: {dir: %s/store}\n" % folder)
+    with Larder(folder, text) as larder:
+        first = ask_chat(larder, long_text(300), max_tokens=4)
+        check(first.json["usage"]["prompt_tokens_details"]["cached_tokens"] == 0, first.data)
+        idle(larder)
+    with Larder(folder, text) as larder:
+        again = ask_chat(larder, long_text(300), max_tokens=4)
+        check(again.json["usage"]["prompt_tokens_details"]["cached_tokens"] >= 192, again.data)
+        check(again.text() == first.text(), "another answer after the restart")
+        m = idle(larder)
+        check(m["engine_prefix_reloaded_total"] >= 3, m)
+
+
 if __name__ == "__main__":
     run([what_cannot_fit_is_refused_with_the_plan, what_is_wrong_is_named, a_valid_file_is_checked_without_a_start,
-         two_models_in_one_process])
+         two_models_in_one_process, kept_prefixes_outlive_a_restart])

@@ -119,6 +119,8 @@ static void refused(void **state) {
          "upstreams[0].timeouts.connect: does nothing"},
         {"upstreams:\n  - {url: http://a, engine: {gap: 1s}}\n",
          "t.yaml:2:35: upstreams[0].engine.gap: is for upstreams of `kind: engine` only"},
+        {"upstreams:\n  - {kind: engine, engine: {model: m, spill: 1GiB}}\n",
+         "upstreams[0].engine.spill: needs store.dir"},
         {"upstreams:\n  - {kind: engine, engine: {model: m, sequences: 0}}\n",
          "upstreams[0].engine.sequences: is out of range"},
         {"upstreams:\n  - {kind: engine, engine: {model: 'a b'}}\n", "upstreams[0].name: only letters"},
@@ -239,7 +241,7 @@ static void an_engine_is_an_upstream(void **state) {
                      "  - {kind: engine, name: big, timeouts: {idle: 1s}, inject_usage: off,\n"
                      "     engine: {model: /m/V2-Lite.gguf, kv: fp8, kv_bytes: 2GiB, sequences: 3, context: 4096,\n"
                      "       queue: 1, queue_wait: 0, gap: 50ms, pass_tokens: 64, threads: 2, nice: 0,\n"
-                     "       expert_bytes: 1GiB, pin: 1m}}\n"
+                     "       expert_bytes: 1GiB, pin: 1m, spill: 4GiB}}\n"
                      "  - {kind: engine, name: named, engine: {model: ., served_name: 'org/own name'}}\n"
                      "store: {dir: x}\n");
     const lar_upstream_config *u = c->upstreams;
@@ -254,6 +256,7 @@ static void an_engine_is_an_upstream(void **state) {
     assert_string_equal(u[1].name, "big");
     assert_string_equal(u[1].engine.served_name, "V2-Lite");
     assert_true(u[1].engine.kv_bytes == 2ull << 30 && u[1].engine.expert_bytes == 1ull << 30);
+    assert_true(u[1].engine.spill_bytes == 4ull << 30);
     assert_int_equal(u[1].engine.context, 4096);
     assert_int_equal(u[1].engine.queue, 1);
     assert_int_equal(u[1].engine.queue_wait_ms, 0);
