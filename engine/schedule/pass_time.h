@@ -4,8 +4,8 @@
  * pass waits for weights, and each token of a mixture of experts brings others; with many it computes. So f grows, and
  * by less than its tokens do: between and beyond what was measured no more is supposed, and what was measured long ago
  * is drawn into those bounds by what is measured now. The slope is what attention adds for each row before a token; it
- * is found from how passes of one size differ as their positions do. Recent passes count most: clocks, neighbours on the
- * machine and the routing change. Pure; all numbers in microseconds. */
+ * is found from how passes of one size differ as their positions do. Recent passes count most: clocks, neighbours on
+ * the machine and the routing change. Pure; all numbers in microseconds. */
 #ifndef LARDER_ENGINE_SCHEDULE_PASS_TIME_H
 #define LARDER_ENGINE_SCHEDULE_PASS_TIME_H
 

@@ -29,7 +29,7 @@ typedef struct lar_scheduler_options {
     uint32_t gap_ms;        /* between two tokens of one sequence, that prompts of others may cost */
     uint32_t pin_ms;        /* how long marked prefixes stay; 0: as any other */
     int niceness;           /* of the engine's threads: 0 to 19 */
-    uint64_t (*now_us)(void *context); /* any thread; NULL: the monotonic clock */
+    uint64_t (*now_us)(void *context); /* any thread, by the engine's clock; NULL: the monotonic clock */
     void *context;
 } lar_scheduler_options;
 

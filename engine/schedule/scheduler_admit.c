@@ -45,8 +45,10 @@ static bool take_from_youngest(lar_scheduler *s, lar_job *j) {
 }
 
 bool lar_scheduler_make_room(lar_scheduler *s, lar_job *j, lar_job_sample *sample, uint32_t tokens) {
-    while (lar_sequence_reserve(sample->sequence, tokens, NULL))
+    for (lar_error e; (e = lar_sequence_reserve(sample->sequence, tokens, NULL));) {
+        LAR_ASSERT(e == LAR_FULL);
         if (!take_from_youngest(s, j)) return false;
+    }
     return true;
 }
 
