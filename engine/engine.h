@@ -133,6 +133,7 @@ void lar_sequence_keep(lar_sequence *s, const uint32_t *ids, uint32_t count);
 /* The pages of a prefix that are kept in memory stay until `until_ms` of the engine's clock at least, as far as half of
  * all pages go; returns how many of the prefix's do (lar_prefix_pin). */
 uint32_t lar_engine_pin(lar_engine *e, const lar_digest *scope, const uint32_t *ids, uint32_t count, uint64_t until_ms);
+void lar_engine_unpin(lar_engine *e); /* lar_prefix_unpin */
 /* Any thread; all zero without page_bytes. */
 lar_page_counts lar_engine_pages(const lar_engine *e);
 lar_prefix_counts lar_engine_prefixes(const lar_engine *e);

@@ -75,6 +75,10 @@ uint32_t lar_engine_pin(lar_engine *e, const lar_digest *scope, const uint32_t *
     return e->prefixes ? lar_prefix_pin(e->prefixes, scope, ids, count, until_ms) : 0;
 }
 
+void lar_engine_unpin(lar_engine *e) {
+    if (e->prefixes) lar_prefix_unpin(e->prefixes);
+}
+
 lar_prefix_counts lar_engine_prefixes(const lar_engine *e) {
     return e->prefixes ? lar_prefix_cache_counts(e->prefixes) : (lar_prefix_counts){0};
 }

@@ -345,6 +345,8 @@ int32_t lar_prefix_publish(lar_prefix_cache *c, lar_prefix_end *end, const uint3
     return page;
 }
 
+void lar_prefix_unpin(lar_prefix_cache *c) { end_pins(c, UINT64_MAX); }
+
 uint32_t lar_prefix_pin(lar_prefix_cache *c, const lar_digest *scope, const uint32_t *ids, uint32_t count,
                         uint64_t until_ms) {
     uint64_t now = c->now_ms(c->now_context);

@@ -54,6 +54,8 @@ int32_t lar_prefix_publish(lar_prefix_cache *c, lar_prefix_end *end, const uint3
  * only. At most half of the pool can be pinned: returns how many pages of the prefix are. */
 uint32_t lar_prefix_pin(lar_prefix_cache *c, const lar_digest *scope, const uint32_t *ids, uint32_t count,
                         uint64_t until_ms);
+/* Ends all pins: where pages that are pinned stand in the way of everything else. */
+void lar_prefix_unpin(lar_prefix_cache *c);
 /* Drops everything of one scope, or of all (NULL), also pinned pages; sequences go on with what they hold. What is in
  * the store stays there, and nothing is written to it. */
 void lar_prefix_forget(lar_prefix_cache *c, const lar_digest *scope);

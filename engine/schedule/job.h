@@ -38,7 +38,6 @@ typedef struct lar_job {
     uint32_t answer_tokens, preempted;
     bool begun;                                  /* on_begin was called */
     uint64_t submitted_us, started_us, begun_us; /* queued; first prefill; on_begin. 0: not yet */
-    uint64_t not_before_us;                      /* preempted for want of pages with nobody else to give them up */
     lar_error error;                             /* what it ends with, once that is known */
     lar_diag detail;
 } lar_job;

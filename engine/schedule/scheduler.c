@@ -6,15 +6,11 @@
 #include "engine/schedule/scheduler.h"
 
 #include <stdlib.h>
-#include <time.h>
 
-#include "base/clock.h"
 #include "base/ensure.h"
 #include "engine/schedule/scheduler_core.h"
 
 enum { NICENESS_MAX = 19, SEQUENCES_MOST = 1024, QUEUE_MOST = 1 << 20 };
-/* A thread without work looks once an hour whether that is so. */
-#define SLEEP_US_MAX UINT64_C(3600000000)
 
 /* -- open and close ---------------------------------------------------------------------------------------------- */
 
@@ -61,15 +57,10 @@ static void free_memory(lar_scheduler *s) {
 }
 
 static lar_error make_locks(lar_scheduler *s, lar_diag *d) {
-    pthread_condattr_t clock;
-    if (pthread_condattr_init(&clock)) return lar_fail(LAR_IO, d, "the system gave no lock");
-    bool ok = !pthread_condattr_setclock(&clock, CLOCK_MONOTONIC) && !pthread_cond_init(&s->changed, &clock);
-    (void)pthread_condattr_destroy(&clock);
-    if (ok && pthread_mutex_init(&s->lock, NULL)) {
-        (void)pthread_cond_destroy(&s->changed);
-        ok = false;
-    }
-    return ok ? LAR_OK : lar_fail(LAR_IO, d, "the system gave no lock");
+    bool lock = !pthread_mutex_init(&s->lock, NULL);
+    if (lock && !pthread_cond_init(&s->changed, NULL)) return LAR_OK;
+    if (lock) (void)pthread_mutex_destroy(&s->lock);
+    return lar_fail(LAR_IO, d, "the system gave no lock");
 }
 
 lar_error lar_scheduler_make(const lar_scheduler_options *o, lar_scheduler **out, lar_diag *d) {
@@ -102,12 +93,10 @@ void lar_scheduler_release(lar_scheduler *s) {
     free_memory(s);
 }
 
-/* Until there is news, or `wait_us` are over; true: go on. */
-static bool sleep_until_news(lar_scheduler *s, uint64_t wait_us) {
-    uint64_t until = wait_us ? lar_clock_mono_ns() + (wait_us < SLEEP_US_MAX ? wait_us : SLEEP_US_MAX) * 1000 : 0;
-    struct timespec at = {.tv_sec = (time_t)(until / 1000000000), .tv_nsec = (long)(until % 1000000000)};
+/* Returns whether to go on; where there is nothing to do, after there is news. */
+static bool look_for_news(lar_scheduler *s, bool work) {
     (void)pthread_mutex_lock(&s->lock);
-    for (int late = 0; wait_us && !s->news && !late;) late = pthread_cond_timedwait(&s->changed, &s->lock, &at);
+    while (!work && !s->news) (void)pthread_cond_wait(&s->changed, &s->lock);
     s->news = false;
     bool stopping = s->stopping;
     (void)pthread_mutex_unlock(&s->lock);
@@ -117,7 +106,7 @@ static bool sleep_until_news(lar_scheduler *s, uint64_t wait_us) {
 static void *thread_main(void *arg) {
     lar_scheduler *s = arg;
     lar_engine_nice(s->o.engine, s->o.niceness);
-    for (bool on = true; on;) on = sleep_until_news(s, lar_scheduler_round(s));
+    for (bool on = true; on;) on = look_for_news(s, lar_scheduler_round(s));
     (void)lar_scheduler_round(s); /* ends everything */
     return NULL;
 }

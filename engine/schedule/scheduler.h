@@ -27,7 +27,7 @@ typedef struct lar_scheduler_options {
     uint32_t queue_max;     /* waiting requests, at least 1; over it BUSY */
     uint32_t queue_ms_max;  /* longest wait before the first piece of the prompt; 0: no limit */
     uint32_t gap_ms;        /* between two tokens of one sequence, that prompts of others may cost */
-    uint32_t pin_ms;        /* how long marked prefixes stay; 0: as any other */
+    uint32_t pin_ms;        /* how long marked prefixes stay, if anything can run meanwhile; 0: as any other */
     int niceness;           /* of the engine's threads: 0 to 19 */
     uint64_t (*now_us)(void *context); /* any thread, by the engine's clock; NULL: the monotonic clock */
     void *context;

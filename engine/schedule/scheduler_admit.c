@@ -34,12 +34,17 @@ static void preempt(lar_scheduler *s, lar_job *j) {
     s->released = true;
 }
 
-/* Takes the youngest's pages; false: that was the job itself. */
+/* Takes the youngest's pages; false: that was the job itself. A job alone has all pages but pinned ones, and no pin may
+ * stop everything. */
 static bool take_from_youngest(lar_scheduler *s, lar_job *j) {
+    if (active_jobs(s) == 1) {
+        LAR_ASSERT(lar_engine_prefixes(s->o.engine).pinned > 0);
+        lar_engine_unpin(s->o.engine);
+        return true;
+    }
     uint32_t i = s->begun_count;
     while (s->begun[--i]->state == LAR_JOB_PREEMPTED) LAR_ASSERT(i > 0);
     lar_job *youngest = s->begun[i];
-    if (youngest == j && active_jobs(s) == 1) j->not_before_us = lar_scheduler_now(s) + LAR_ROUND_RETRY_US;
     preempt(s, youngest);
     return youngest != j;
 }
@@ -92,8 +97,14 @@ static start start_job(lar_scheduler *s, lar_job *j) {
     j->error = lar_sequence_new(s->o.engine, j->request.count + j->answer_max, &first->sequence, &j->detail);
     if (j->error) return FAILED;
     uint32_t cached = lar_sequence_adopt(first->sequence, &j->request.scope, first->tokens, j->prefill_end);
-    bool fits = !lar_sequence_reserve(first->sequence, j->prefill_end - cached, NULL);
-    if (!fits || (active_jobs(s) && pages_to_have(s) < spare_pages(j))) {
+    uint32_t active = active_jobs(s), lacks = j->prefill_end - cached;
+    bool fits = !lar_sequence_reserve(first->sequence, lacks, NULL);
+    if (!fits && !active) {
+        lar_engine_unpin(s->o.engine);
+        fits = !lar_sequence_reserve(first->sequence, lacks, NULL);
+        LAR_ASSERT(fits); /* lar_job_check saw to it */
+    }
+    if (!fits || (active && pages_to_have(s) < spare_pages(j))) {
         lar_job_drop_sequences(j);
         return BLOCKED;
     }
@@ -108,27 +119,19 @@ static uint32_t sequences_in_use(const lar_scheduler *s) {
     return n;
 }
 
-/* Whether a job that did not fit still does not: nothing was given back, and pins are not looked at again yet. */
-static bool still_blocked(const lar_scheduler *s, const lar_job *j, uint64_t now_us) {
-    return now_us < j->not_before_us || (s->blocked == j->entry.order && !s->released && now_us < s->blocked_until_us);
-}
-
-static start try_start(lar_scheduler *s, lar_job *j, uint64_t now_us) {
-    if (still_blocked(s, j, now_us)) return BLOCKED;
+static start try_start(lar_scheduler *s, lar_job *j) {
+    if (s->blocked == j->entry.order && !s->released) return BLOCKED; /* nothing was given back since */
     start how = start_job(s, j);
-    if (how != BLOCKED) return how;
-    s->blocked = j->entry.order;
-    s->blocked_until_us = now_us + LAR_ROUND_RETRY_US;
-    s->released = false;
-    return BLOCKED;
+    if (how == BLOCKED) s->blocked = j->entry.order, s->released = false;
+    return how;
 }
 
 /* False: a preempted job has to wait. */
-static bool start_again(lar_scheduler *s, uint64_t now_us) {
+static bool start_again(lar_scheduler *s) {
     for (uint32_t i = 0; i < s->begun_count; i++) {
         lar_job *j = s->begun[i];
         if (j->state != LAR_JOB_PREEMPTED || j->error) continue;
-        start how = try_start(s, j, now_us);
+        start how = try_start(s, j);
         if (how == BLOCKED) return false;
         if (how == STARTED) lar_job_move(j, LAR_JOB_PREFILL);
     }
@@ -152,7 +155,7 @@ static bool start_next(lar_scheduler *s, uint64_t now_us) {
     lar_job *j = (lar_job *)(void *)((char *)e - offsetof(lar_job, entry));
     if (sequences_in_use(s) + j->request.samples > s->o.sequences_max) return false;
     if (!j->samples[0].tokens) j->error = lar_job_prepare(j, s->limits.vocab, &j->detail);
-    start how = j->error ? FAILED : try_start(s, j, now_us);
+    start how = j->error ? FAILED : try_start(s, j);
     if (how == BLOCKED) return false;
     if (how == FAILED) lar_scheduler_end(s, j, now_us);
     else leave_queue(s, j, now_us);
@@ -160,6 +163,6 @@ static bool start_next(lar_scheduler *s, uint64_t now_us) {
 }
 
 void lar_scheduler_admit(lar_scheduler *s, uint64_t now_us) {
-    bool more = start_again(s, now_us);
+    bool more = start_again(s);
     while (more) more = start_next(s, now_us);
 }

@@ -8,7 +8,6 @@
 #include "engine/schedule/step_pieces.h"
 
 enum {
-    LAR_ROUND_RETRY_US = 20000,         /* until pages are looked for again that nobody here gives back (pins) */
     LAR_ROUND_IDLE_BUDGET_US = 1000000, /* of pieces while nobody decodes: how soon a cancel or a newcomer is seen */
     LAR_RETRY_MS_MIN = 100,             /* what a refused client is told */
     LAR_RETRY_MS_MAX = 60000,
@@ -42,9 +41,8 @@ struct lar_scheduler {
     lar_fair_queue *queue;
     lar_job **begun; /* (sequences_max): in states PREFILL, DECODE, PREEMPTED; in the order of their first start */
     uint32_t begun_count;
-    lar_job_id blocked;        /* the job for which there were too few pages last, */
-    uint64_t blocked_until_us; /* not looked at again before then, */
-    bool released;             /* or before pages were given back: since then some were */
+    lar_job_id blocked; /* the job for which there were too few pages last; tried again when */
+    bool released;      /* pages were given back since */
     lar_pass_time pass_time;
     lar_engine_part *parts;    /* (sequences_max): of the step, with */
     lar_step_part *part_jobs;  /* (sequences_max), and */
@@ -60,9 +58,9 @@ struct lar_scheduler {
 LAR_MUST_USE lar_error lar_scheduler_make(const lar_scheduler_options *o, lar_scheduler **out, lar_diag *d);
 /* With all jobs ended. */
 void lar_scheduler_release(lar_scheduler *s);
-/* Ends what is to end, starts what fits, computes one step, tells what came of it. Returns for how many microseconds
- * there is nothing to do: 0, or UINT64_MAX: until a job comes. */
-uint64_t lar_scheduler_round(lar_scheduler *s);
+/* Ends what is to end, starts what fits, computes one step, tells what came of it. False: there is nothing to do
+ * until a job comes. */
+bool lar_scheduler_round(lar_scheduler *s);
 uint64_t lar_scheduler_now(const lar_scheduler *s);
 
 /* scheduler_admit.c */

@@ -40,18 +40,14 @@ static void take_incoming(lar_scheduler *s) {
     s->incoming = s->incoming_last = NULL;
 }
 
-/* Queues new jobs, ends those that are to end; returns the time of the next deadline. */
-static uint64_t intake(lar_scheduler *s, uint64_t now_us) {
+/* Queues new jobs, ends those that are to end. */
+static void intake(lar_scheduler *s, uint64_t now_us) {
     lar_job *ending = NULL;
-    uint64_t next = UINT64_MAX;
     (void)pthread_mutex_lock(&s->lock);
     take_incoming(s);
     for (lar_job *j = s->all; j; j = j->after) {
         lar_error e = ending_of(s, j, now_us);
-        if (!e) {
-            if (j->state == LAR_JOB_QUEUED && deadline_us(s, j) < next) next = deadline_us(s, j);
-            continue;
-        }
+        if (!e) continue;
         if (e == LAR_BUSY)
             (void)lar_fail(e, &j->detail, "waited for %u ms", (uint32_t)((now_us - j->submitted_us) / 1000));
         j->error = e;
@@ -64,7 +60,6 @@ static uint64_t intake(lar_scheduler *s, uint64_t now_us) {
         ending = j->next;
         lar_scheduler_end(s, j, now_us);
     }
-    return next;
 }
 
 /* Jobs that are done, or cannot go on. */
@@ -196,23 +191,14 @@ static void publish(lar_scheduler *s) {
     (void)pthread_mutex_unlock(&s->lock);
 }
 
-/* Until a deadline, or pages are looked for again. */
-static uint64_t rest(const lar_scheduler *s, uint64_t deadline, uint64_t now_us) {
-    uint64_t until = deadline;
-    if ((s->begun_count || lar_fair_queue_next(s->queue)) && now_us + LAR_ROUND_RETRY_US < until)
-        until = now_us + LAR_ROUND_RETRY_US;
-    if (until == UINT64_MAX) return UINT64_MAX;
-    return until > now_us ? until - now_us : 1;
-}
-
-uint64_t lar_scheduler_round(lar_scheduler *s) {
+bool lar_scheduler_round(lar_scheduler *s) {
     uint64_t now_us = lar_scheduler_now(s);
-    uint64_t deadline = intake(s, now_us);
+    intake(s, now_us);
     lar_scheduler_admit(s, now_us);
     step t = {0};
     plan(s, &t);
     if (t.parts) compute(s, &t);
     end_finished(s, lar_scheduler_now(s));
     publish(s);
-    return t.parts ? 0 : rest(s, deadline, now_us);
+    return s->begun_count || lar_fair_queue_next(s->queue);
 }

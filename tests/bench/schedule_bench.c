@@ -1,11 +1,11 @@
 /* The scheduler on a model: how much more many answers at once are than one, and what a long prompt costs a stream.
  *   schedule_bench MODEL [--threads N] [--tokens N] [--rounds N] [--long N] [--gap MS] [--sequences N]
  *   [--pages MIB]    CSV to stdout
- * together: 1, 2, 4, ... sequences (to 8) that decode at once; tokens a second of all while all decode, beside the first
- * row's. `experts` is how many of a layer's experts a step touches if routing is even: E (1 - (1 - k/E)^n); as much more
- * of their weights is read, so a mixture of experts gains less than a dense model.
- * gap: one stream decodes, a prompt of --long tokens comes: the stream's longest and mean time between tokens before and
- * meanwhile, and the prompt's tokens a second. Random ids; not a test, and nothing here fails by time. */
+ * together: 1, 2, 4, ... sequences (to 8) that decode at once; tokens a second of all while all decode, beside those
+ * of the first row. `experts` is how many of a layer's experts a step touches if routing is even: E (1 - (1 - k/E)^n);
+ * so much more of their weights is read, and a mixture of experts gains less than a dense model.
+ * gap: one stream decodes, a prompt of --long tokens comes: the stream's longest and mean time between tokens before
+ * and meanwhile, and the prompt's tokens a second. Random ids; not a test, and nothing here fails by time. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -37,11 +37,7 @@ void stage_close(stage *g) {
 }
 
 void stage_rounds(stage *g, uint32_t rounds) {
-    for (uint32_t i = 0; i < rounds; i++) {
-        uint64_t wait_us = lar_scheduler_round(g->scheduler);
-        if (wait_us == UINT64_MAX) return;
-        stub_sleep(wait_us);
-    }
+    for (uint32_t i = 0; i < rounds && lar_scheduler_round(g->scheduler);) i++;
 }
 
 void stage_play(stage *g) {

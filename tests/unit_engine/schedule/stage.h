@@ -16,7 +16,7 @@ typedef struct stage {
 void stage_open(stage *g);
 /* Ends all jobs with SHUTDOWN; aborts if a page or a sequence is lost. */
 void stage_close(stage *g);
-/* Rounds until nobody has anything to do; the clock goes on where they wait. */
+/* Rounds until nobody has anything to do. */
 void stage_play(stage *g);
 /* At most so many rounds; stops earlier where nobody has anything to do. */
 void stage_rounds(stage *g, uint32_t rounds);

@@ -88,7 +88,8 @@ lar_page_counts lar_engine_pages(const lar_engine *e) {
 
 lar_prefix_counts lar_engine_prefixes(const lar_engine *e) {
     lar_engine *m = (lar_engine *)e;
-    return (lar_prefix_counts){.pages = atomic_load(&m->kept_count), .idle = atomic_load(&m->idle)};
+    return (
+        lar_prefix_counts){.pages = atomic_load(&m->kept_count), .idle = atomic_load(&m->idle), .pinned = m->o.pinned};
 }
 
 /* -- sequences --------------------------------------------------------------------------------------------------- */
@@ -213,6 +214,11 @@ uint32_t lar_engine_pin(lar_engine *e, const lar_digest *scope, const uint32_t *
     return count / LAR_PAGE_TOKENS;
 }
 
+void lar_engine_unpin(lar_engine *e) {
+    e->o.pinned = 0;
+    recount(e);
+}
+
 /* -- steps ------------------------------------------------------------------------------------------------------- */
 
 static void logits_of(uint64_t h, uint32_t last, float *logits) {
@@ -299,9 +305,4 @@ void lar_engine_nice(lar_engine *e, int niceness) { (void)e, (void)niceness; }
 const stub_step *stub_last_step(const lar_engine *e) { return &e->last; }
 uint64_t stub_steps(const lar_engine *e) { return e->steps; }
 uint64_t stub_tokens(const lar_engine *e) { return e->tokens; }
-void stub_unpin(lar_engine *e) {
-    e->o.pinned = 0;
-    recount(e);
-}
-
 void stub_fail_next(lar_engine *e, lar_error error) { e->fail = error; }

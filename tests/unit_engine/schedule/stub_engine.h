@@ -14,7 +14,7 @@ typedef struct stub_options {
     uint32_t pages, pass_tokens;
     bool keeps;                       /* prefixes are kept and found again */
     double pass_us, token_us, row_us; /* of a step; row: for each row before a token */
-    uint32_t pinned;                  /* pages that nobody has and nobody gets */
+    uint32_t pinned;                  /* pages that nobody gets until lar_engine_unpin */
 } stub_options;
 
 /* One at a time. */
@@ -30,7 +30,6 @@ typedef struct stub_step {
 const stub_step *stub_last_step(const lar_engine *e);
 uint64_t stub_steps(const lar_engine *e);
 uint64_t stub_tokens(const lar_engine *e); /* computed in all */
-void stub_unpin(lar_engine *e);
 void stub_fail_next(lar_engine *e, lar_error error);
 /* Logits behind these tokens, (STUB_VOCAB); all of them NaN if the last is STUB_BAD_ID. */
 void stub_logits(const uint32_t *ids, uint32_t count, float *logits);
