@@ -11,9 +11,7 @@
 
 #include <cmocka.h>
 #include <dirent.h>
-#include <pthread.h>
 
-#include "base/ensure.h"
 #include "tests/unit_engine/schedule/job_ear.h"
 
 enum { JOBS = 16, PROMPT_MAX = 260 };
@@ -112,8 +110,7 @@ static void submit(lar_scheduler *s, model_job *j) {
     lar_diag d = {0};
     lar_job_calls calls = job_ear_of(&j->ear);
     memset(&j->ear, 0, sizeof j->ear);
-    lar_error e = lar_scheduler_submit(s, &j->r, &calls, &j->ear.ticket, &d);
-    LAR_ASSERT(!e); /* any thread: no fail_msg */
+    if (lar_scheduler_submit(s, &j->r, &calls, &j->ear.ticket, &d)) fail_msg("%s", d.text);
 }
 
 static void nap(long us) { (void)nanosleep(&(struct timespec){0, us * 1000}, NULL); }
@@ -200,51 +197,6 @@ static void what_was_aborted_leaves_nothing(void **state) {
     close_both(s, e);
 }
 
-typedef struct hand {
-    lar_scheduler *s;
-    pthread_t thread;
-    uint32_t first; /* of its jobs */
-} hand;
-
-enum { HANDS = 4, HELD = JOBS / HANDS, HAND_ROUNDS = 5 };
-
-static void *hand_main(void *arg) {
-    hand *h = arg;
-    uint32_t seed = h->first + 1;
-    for (uint32_t round = 0; round < HAND_ROUNDS; round++) {
-        for (uint32_t i = 0; i < HELD; i++) {
-            model_job *j = &jobs[h->first + i];
-            seed = seed * 1664525 + 1013904223;
-            submit(h->s, j);
-            nap(seed >> 8 & 2047);
-            if (seed >> 20 & 1) lar_scheduler_cancel(h->s, j->ear.ticket.id);
-        }
-        for (uint32_t i = 0; i < HELD; i++) await(&jobs[h->first + i]);
-    }
-    return NULL;
-}
-
-static void many_threads_submit_and_cancel(void **state) {
-    (void)state;
-    hand hands[HANDS] = {0};
-    for (uint32_t i = 0; i < JOBS; i++) make_job(&jobs[i], i, 3 + i * 13 % 90, 4 + i % 9);
-    all_alone(NULL, JOBS);
-    lar_engine *e = open_engine(8, NULL, 1);
-    lar_scheduler *s = open_scheduler(e, 6);
-    for (uint32_t i = 0; i < HANDS; i++) {
-        hands[i].s = s, hands[i].first = i * HELD;
-        assert_int_equal(pthread_create(&hands[i].thread, NULL, hand_main, &hands[i]), 0);
-    }
-    for (uint32_t i = 0; i < HANDS; i++) assert_int_equal(pthread_join(hands[i].thread, NULL), 0);
-    for (uint32_t i = 0; i < JOBS; i++) { /* of the last round */
-        const model_job *j = &jobs[i];
-        if (!j->ear.end.error) check(j);
-        else assert_int_equal(j->ear.end.error, LAR_CLIENT_GONE);
-        assert_memory_equal(j->ear.ids[0], j->alone.ids[0], j->ear.counts[0] * sizeof(uint32_t));
-    }
-    close_both(s, e);
-}
-
 static void marked_prefixes_are_pinned(void **state) {
     (void)state;
     lar_engine *e = open_engine(12, NULL, 1);
@@ -313,7 +265,6 @@ int main(void) {
         cmocka_unit_test(in_fewer_bits),
         cmocka_unit_test(preempted_answers_have_the_same_bits),
         cmocka_unit_test(what_was_aborted_leaves_nothing),
-        cmocka_unit_test(many_threads_submit_and_cancel),
         cmocka_unit_test(marked_prefixes_are_pinned),
         cmocka_unit_test(threads_that_compute_are_nice),
     };
