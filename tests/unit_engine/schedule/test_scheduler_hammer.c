@@ -15,7 +15,7 @@
 #include "tests/unit_engine/files/model_maker.h"
 #include "tests/unit_engine/schedule/job_ear.h"
 
-enum { HANDS = 4, HELD = 6, ROUNDS = 5, PROMPT_MOST = 150, VOCAB = 60 };
+enum { HANDS = 4, HELD = 5, ROUNDS = 2, PROMPT_MOST = 150, VOCAB = 60 };
 
 static const model_shape shape = {.layers = 2,
                                   .dense_layers = 1,
