@@ -23,8 +23,8 @@ typedef struct options {
 
 typedef struct stream {
     struct bench *bench;
-    uint64_t *at_ns; /* of each token, (most) */
-    uint32_t most, count;
+    uint64_t *at_ns;                /* of each token, (most) */
+    uint32_t most, count, together; /* tokens to tell, told, told since all have begun */
     uint64_t begun_ns;
     bool ended;
     lar_job_ticket ticket;
@@ -37,6 +37,8 @@ typedef struct bench {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     stream streams[SEQUENCES_MOST + 1];
+    uint32_t expected, begun; /* together: how many are to decode at once, and how many have begun */
+    uint64_t all_ns;          /* when the last did; 0: not yet */
     uint64_t seed;
 } bench;
 
@@ -53,6 +55,7 @@ static void on_begin(void *user, const lar_job_begin *b) {
     (void)b;
     (void)pthread_mutex_lock(&s->bench->lock);
     s->begun_ns = lar_clock_mono_ns();
+    if (++s->bench->begun == s->bench->expected) s->bench->all_ns = s->begun_ns;
     (void)pthread_cond_broadcast(&s->bench->changed);
     (void)pthread_mutex_unlock(&s->bench->lock);
 }
@@ -62,7 +65,8 @@ static bool on_token(void *user, const lar_job_token *t) {
     (void)t;
     (void)pthread_mutex_lock(&s->bench->lock);
     s->at_ns[s->count++] = lar_clock_mono_ns();
-    bool more = s->count < s->most;
+    if (s->bench->all_ns) s->together++;
+    bool more = s->count < s->most && (!s->bench->expected || s->together < s->bench->o.tokens);
     (void)pthread_cond_broadcast(&s->bench->changed);
     (void)pthread_mutex_unlock(&s->bench->lock);
     return more;
@@ -116,20 +120,20 @@ static void await_end(bench *b, stream *s) {
 
 /* -- what is measured -------------------------------------------------------------------------------------------- */
 
-/* Tokens a second of all streams, from when all have begun to when the first has ended. */
+/* Tokens a second of all streams, from when the last has begun to when one has told enough tokens since. */
 static double together(bench *b, uint32_t n) {
-    uint64_t from = 0, to = UINT64_MAX, tokens = 0;
-    for (uint32_t i = 0; i < n; i++) start(b, &b->streams[i], SHORT_PROMPT, b->o.tokens + SHORT_PROMPT);
+    uint64_t to = UINT64_MAX, tokens = 0;
+    b->expected = n, b->begun = 0, b->all_ns = 0;
+    for (uint32_t i = 0; i < n; i++) start(b, &b->streams[i], SHORT_PROMPT, 0);
     for (uint32_t i = 0; i < n; i++) await_end(b, &b->streams[i]);
     for (uint32_t i = 0; i < n; i++) {
         const stream *s = &b->streams[i];
-        if (s->at_ns[0] > from) from = s->at_ns[0];
         if (s->at_ns[s->count - 1] < to) to = s->at_ns[s->count - 1];
     }
     for (uint32_t i = 0; i < n; i++)
         for (uint32_t k = 0; k < b->streams[i].count; k++)
-            tokens += b->streams[i].at_ns[k] > from && b->streams[i].at_ns[k] <= to;
-    return to > from ? (double)tokens * 1e9 / (double)(to - from) : 0;
+            tokens += b->streams[i].at_ns[k] > b->all_ns && b->streams[i].at_ns[k] <= to;
+    return to > b->all_ns ? (double)tokens * 1e9 / (double)(to - b->all_ns) : 0;
 }
 
 static double experts_touched(const bench *b, uint32_t n) {
@@ -160,6 +164,7 @@ static gaps gaps_between(const stream *s, uint64_t from, uint64_t to) {
 
 static void long_prompt(bench *b, uint32_t round) {
     stream *s = &b->streams[0], *l = &b->streams[SEQUENCES_MOST];
+    b->expected = 0, b->all_ns = 0;
     start(b, s, SHORT_PROMPT, 0);
     await_tokens(b, s, b->o.tokens);
     uint64_t from = lar_clock_mono_ns();
@@ -214,7 +219,10 @@ static bool read_option(options *o, const char *name, const char *text) {
 
 static void open_all(bench *b) {
     lar_diag d = {0};
-    lar_engine_options e = {.path = b->o.model, .threads = b->o.threads, .page_bytes = (uint64_t)b->o.pages_mib << 20};
+    lar_engine_options e = {.path = b->o.model,
+                            .threads = b->o.threads,
+                            .activations = LAR_ACTIVATIONS_BY_TYPE,
+                            .page_bytes = (uint64_t)b->o.pages_mib << 20};
     must(lar_engine_open(&e, &b->engine, &d), &d);
     lar_scheduler_options s = {.engine = b->engine,
                                .sequences_max = SEQUENCES_MOST,
