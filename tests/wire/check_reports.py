@@ -8,7 +8,7 @@ import os
 import re
 import sys
 
-WANTED = (("H", 49), ("S", 22), ("J", 20), ("U", 13), ("X", 11))
+WANTED = (("H", 49), ("S", 22), ("J", 20), ("U", 13), ("X", 11), ("E", 24), ("T", 6))
 REASON = re.compile(r"does not apply|later:", re.I)
 
 
@@ -16,7 +16,7 @@ def main(root):
     with open(os.path.join(root, "docs", "reports.md"), encoding="utf-8") as f:
         text = f.read()
     faults, rows = [], {}
-    for number, row in re.findall(r"^\| ([HSJUX]-\d\d) \|(.*)$", text, re.M):
+    for number, row in re.findall(r"^\| ([HSJUXET]-\d\d) \|(.*)$", text, re.M):
         if number in rows:
             faults.append("%s stands there twice" % number)
         rows[number] = row
