@@ -17,6 +17,7 @@
 #include "gateway/config/nearest.h"
 #include "gateway/local/bench_model.h"
 #include "gateway/local/inspect.h"
+#include "gateway/local/kv_check_command.h"
 #include "gateway/local/plan_command.h"
 #include "gateway/local/run_command.h"
 #include "gateway/main/config_command.h"
@@ -123,6 +124,8 @@ static const command commands[] = {
     {"run", "--model PATH [options]", "run a model on this machine", lar_command_run, HELP_BY_COMMAND},
     {"bench-model", "--model PATH [options]", "tokens a second of a model, beside what memory can deliver",
      lar_command_bench_model, HELP_BY_COMMAND},
+    {"kv-check", "--model PATH --text FILE [options]", "what a format of latents costs a model in quality",
+     lar_command_kv_check, HELP_BY_COMMAND},
     {"version", "", "the program's version", version, HELP_BY_TABLE},
     {"help", "[COMMAND]", "this page, or what a command takes", help, HELP_BY_TABLE},
 };
