@@ -12,15 +12,19 @@
 /* SHA-256 of all that decides a page's bytes: model, formats, scope, and every token id up to its end. */
 typedef lar_digest lar_page_key;
 
-/* All of them from the engine's thread; they may block on the disk. */
+/* All of them from the engine's thread; all but `has` may block on the disk. */
 typedef struct lar_page_store {
     void *context;
     bool (*has)(void *context, const lar_page_key *key);
     /* Exactly `bytes` into `to`, checked. NOT_FOUND: also one that turned out damaged or of another size, which is
-     * forgotten then. IO. */
+     * forgotten then. IO. After an error `to` may hold anything. */
     lar_error (*read)(void *context, const lar_page_key *key, uint8_t *to, uint64_t bytes);
-    /* Keeps a copy; one that is there already is only marked as used. FULL, IO: it is not kept, and the engine goes on. */
+    /* Keeps a copy; one that is there already is only marked as used. FULL (also where too much waits for the disk), IO:
+     * it is not kept, and the engine goes on. */
     lar_error (*write)(void *context, const lar_page_key *key, const uint8_t *from, uint64_t bytes);
+    /* Returns once nothing of what was written waits any more: at the end, where all pages are written at once, write is
+     * tried again then. NULL: nothing ever waits. */
+    void (*flush)(void *context);
 } lar_page_store;
 
 #endif

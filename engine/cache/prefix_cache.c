@@ -42,6 +42,7 @@ struct lar_prefix_cache {
     lar_page_heap leaves; /* by idle_since */
     lar_page_heap pins;   /* by until_ms */
     uint64_t moments;
+    bool ending; /* all pages are written, and nobody waits for the engine any more */
     counts counts;
 };
 
@@ -181,9 +182,15 @@ static int32_t let_go(lar_prefix_cache *c, int32_t page) {
 static void spill(lar_prefix_cache *c, int32_t page) {
     const lar_page_store *s = c->store;
     const lar_page_key *key = &c->nodes[page].key;
+    const uint8_t *bytes = lar_page_bytes(c->pool, page);
+    uint64_t count = lar_page_pool_counts(c->pool).page_bytes;
     if (!s) return;
     bool there = s->has(s->context, key);
-    lar_error e = s->write(s->context, key, lar_page_bytes(c->pool, page), lar_page_pool_counts(c->pool).page_bytes);
+    lar_error e = s->write(s->context, key, bytes, count);
+    if (e == LAR_FULL && c->ending && s->flush) {
+        s->flush(s->context);
+        e = s->write(s->context, key, bytes, count);
+    }
     if (e) add64(&c->counts.spill_failed, 1);
     else if (!there) add64(&c->counts.spilled, 1);
 }
@@ -294,6 +301,7 @@ lar_error lar_prefix_cache_new(const lar_prefix_options *o, lar_prefix_cache **o
 
 void lar_prefix_cache_free(lar_prefix_cache *c) {
     if (!c) return;
+    c->ending = true;
     end_pins(c, UINT64_MAX);
     for (int32_t page; (page = lar_page_heap_first(&c->leaves)) != LAR_PAGE_NONE;) {
         spill(c, page);

@@ -45,7 +45,8 @@ static lar_error write_page(void *context, const lar_page_key *key, const uint8_
     s->writes++;
     if (s->fault == STORE_WRITES_FAIL) return LAR_IO;
     if (find(s, key)) return LAR_OK;
-    if (s->count == s->room) return LAR_FULL;
+    if (s->count == s->room || (s->ring && s->waiting == s->ring)) return LAR_FULL;
+    s->waiting += s->ring > 0;
     memory_page *p = &s->pages[s->count++];
     *p = (memory_page){*key, malloc(bytes), bytes, check_of(from, bytes)};
     LAR_ASSERT(p->bytes != NULL);
@@ -53,8 +54,10 @@ static lar_error write_page(void *context, const lar_page_key *key, const uint8_
     return LAR_OK;
 }
 
+static void flush(void *context) { ((memory_store *)context)->waiting = 0; }
+
 void memory_store_init(memory_store *s, uint32_t room) {
-    *s = (memory_store){.store = {s, has, read_page, write_page}, .room = room};
+    *s = (memory_store){.store = {s, has, read_page, write_page, flush}, .room = room};
     s->pages = calloc(room, sizeof *s->pages);
     LAR_ASSERT(s->pages != NULL);
 }

@@ -24,6 +24,7 @@ typedef struct memory_store {
     uint32_t count, room; /* over `room` pages: FULL */
     memory_fault fault;
     uint64_t reads, writes;
+    uint32_t ring, waiting; /* over `ring` pages that wait for a flush: FULL; 0: none ever wait */
 } memory_store;
 
 /* At a fixed address as long as it is used. */

@@ -502,6 +502,21 @@ static void a_restart_finds_what_the_store_has_for_this_model_and_scope(void **s
     small_end(w);
 }
 
+/* A store that takes two pages at a time: under way what it does not take is lost, at the end nothing is. */
+static void at_the_end_a_slow_store_gets_all_pages(void **state) {
+    (void)state;
+    small_world *w = small(8);
+    w->store.ring = 2;
+    fill(w, 0, 8);
+    need(w, 3);
+    assert_int_equal(w->store.count, 2);
+    assert_int_equal(lar_prefix_cache_counts(w->cache).spill_failed, 1);
+    lar_prefix_cache_free(w->cache);
+    assert_int_equal(w->store.count, 7);
+    w->cache = cache_of(w, "model");
+    small_end(w);
+}
+
 /* What was found is not let go for what is found behind it. */
 static void a_prefix_longer_than_memory_is_found_as_far_as_it_fits(void **state) {
     (void)state;
@@ -617,6 +632,7 @@ int main(void) {
         cmocka_unit_test(random_operations_are_the_plain_model_s),
         cmocka_unit_test(roots_differ_by_all_that_decides_a_page),
         cmocka_unit_test(a_restart_finds_what_the_store_has_for_this_model_and_scope),
+        cmocka_unit_test(at_the_end_a_slow_store_gets_all_pages),
         cmocka_unit_test(a_prefix_longer_than_memory_is_found_as_far_as_it_fits),
         cmocka_unit_test(nothing_is_kept_behind_a_page_that_is_gone),
         cmocka_unit_test(pinned_pages_survive_pressure_until_their_time),
