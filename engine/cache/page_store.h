@@ -19,11 +19,11 @@ typedef struct lar_page_store {
     /* Exactly `bytes` into `to`, checked. NOT_FOUND: also one that turned out damaged or of another size, which is
      * forgotten then. IO. After an error `to` may hold anything. */
     lar_error (*read)(void *context, const lar_page_key *key, uint8_t *to, uint64_t bytes);
-    /* Keeps a copy; one that is there already is only marked as used. FULL (also where too much waits for the disk), IO:
-     * it is not kept, and the engine goes on. */
+    /* Keeps a copy; one that is there already is only marked as used. FULL (also where too much waits for the disk),
+     * IO: it is not kept, and the engine goes on. */
     lar_error (*write)(void *context, const lar_page_key *key, const uint8_t *from, uint64_t bytes);
-    /* Returns once nothing of what was written waits any more: at the end, where all pages are written at once, write is
-     * tried again then. NULL: nothing ever waits. */
+    /* Returns once nothing of what was written waits any more: at the end, where all pages are written at once, write
+     * is tried again then. NULL: nothing ever waits. */
     void (*flush)(void *context);
 } lar_page_store;
 

@@ -1,8 +1,8 @@
-/* Pages of the prefix cache on disk: how fast they are written and read, and what a page costs in processor time, beside
- * plain files (one file, no index, no check) and beside LMDB with pages as values.
+/* Pages of the prefix cache on disk: how fast they are written and read, and what a page costs in processor time,
+ * beside plain files (one file, no index, no check) and beside LMDB with pages as values.
  *   page_bench [--pages N] [--bytes N] [--rounds N] [DIR]     CSV to stdout
- * Default: 256 pages of 1,133,568 bytes (64 tokens of DeepSeek-V2-Lite in fp8), 3 rounds, a folder in the working one.
- * The three take turns in each round; every number is the median of the rounds. write: until all is synced, in groups of
+ * Default: 256 pages of 1,133,568 bytes (64 tokens of DeepSeek-V2-Lite in fp8), 3 rounds, in the working folder. The
+ * three take turns in each round; every number is the median of the rounds. write: until all is synced, in groups of
  * 32 MiB for all three. cold: out of the kernel's cache; warm: in it; both in random order. churn: as many pages again
  * with room for only so many (LMDB: the oldest are deleted). longest_ms: that the caller waited for one page. Not a
  * test, and nothing here fails by time. */
@@ -56,7 +56,7 @@ static void must(bool ok, const char *what) {
 
 static lar_digest key_of(uint64_t n) { return lar_digest_of(lar_slice_of((const char *)&n, sizeof n)); }
 
-/* -- plain: one file, pages side by side ------------------------------------------------------------------------- */
+/* -- plain: one file, pages side by side --------------------------------------------- */
 
 static void plain_open(setup *s) {
     char path[PATH_BYTES + 16];
@@ -86,7 +86,7 @@ static void plain_read(setup *s, uint64_t n) {
 
 static void plain_close(setup *s) { (void)close(s->fd); }
 
-/* -- LMDB: pages as values ------------------------------------------------------------------------------------------ */
+/* -- LMDB: pages as values ----------------------------------------------------------- */
 
 static void lmdb_open(setup *s) {
     MDB_txn *txn;
@@ -134,7 +134,7 @@ static void lmdb_drop(setup *s, uint64_t n) {
 
 static void lmdb_close(setup *s) { mdb_env_close(s->env); }
 
-/* -- segments --------------------------------------------------------------------------------------------------------- */
+/* -- segments ------------------------------------------------------------------------ */
 
 static void segments_open(setup *s) {
     lar_diag d = {0};
@@ -165,7 +165,7 @@ static void segments_close(setup *s) {
     lar_store_close(s->store);
 }
 
-/* -- measuring ---------------------------------------------------------------------------------------------------------- */
+/* -- measuring ----------------------------------------------------------------------- */
 
 typedef enum phase { WRITE, COLD, WARM, CHURN, PHASES } phase;
 static const char *const phase_names[PHASES] = {"write", "read cold", "read warm", "churn"};
