@@ -117,8 +117,8 @@ LAR_MUST_USE lar_error lar_sequence_reserve(lar_sequence *s, uint32_t tokens, la
 LAR_MUST_USE lar_error lar_sequence_fork(const lar_sequence *s, lar_sequence **out, lar_diag *d);
 /* An empty sequence takes over the longest prefix of the ids that is kept for this scope, as far as its capacity goes,
  * and all of it but the last token at most, so that there is something to compute logits from. Returns its length, a
- * multiple of LAR_PAGE_TOKENS; 0 without page_bytes, or without memory for a list of the pages. From then on whole
- * pages of the sequence, and of its forks, are kept for the scope when lar_sequence_keep tells what their tokens were.
+ * multiple of LAR_PAGE_TOKENS; 0 without page_bytes. From then on whole pages of the sequence, and of its forks, are
+ * kept for the scope when lar_sequence_keep tells what their tokens were.
  *
  * Of the page store about LAR_ENGINE_ADOPT_BYTES are read in one call, so that others wait no longer for it. The same
  * call can be made again, with the same scope and ids, as long as all tokens of the sequence are in kept pages, and

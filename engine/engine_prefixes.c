@@ -1,7 +1,7 @@
 /* Kept prefixes of the embedded engine: taken over by new sequences, kept as pages fill, pinned (header: engine.h).
  * Flow: whoever serves calls between steps; prefix_cache.c keeps. The steps' thread; counts any. Blocks where the page
  * store does, and when the engine is opened with one: the model's files are read for its name.
- * Memory: the prefix cache's; adopting takes a list of pages for a moment.
+ * Memory: the prefix cache's.
  * Not here: what a prefix is called, and which page goes first (prefix_cache.c). */
 #include <stdlib.h>
 
@@ -9,6 +9,8 @@
 #include "base/ensure.h"
 #include "engine/engine_parts.h"
 #include "engine/model/model_digest.h"
+
+enum { LOOK_TOKENS = 64 * LAR_PAGE_TOKENS /* at a time */ };
 
 static uint64_t mono_ms(void *context) {
     (void)context;
@@ -41,23 +43,25 @@ lar_error lar_engine_open_prefixes(lar_engine *n, const lar_engine_options *o, l
 }
 
 uint32_t lar_sequence_adopt(lar_sequence *s, const lar_digest *scope, const uint32_t *ids, uint32_t count) {
-    uint32_t length = lar_sequence_length(s), capacity = lar_latent_cache_capacity(s->cache);
+    uint32_t length = lar_sequence_length(s), most = count ? count - 1 : 0;
     if (!s->prefixes) return length;
     if (!length) {
         s->keeps = true;
         s->scope = *scope;
         s->end = lar_prefix_root(s->prefixes, scope);
     }
-    uint32_t most = count ? count - 1 : 0;
-    if (most > capacity) most = capacity;
-    if (!s->keeps || length != s->end.pages * LAR_PAGE_TOKENS || most < length + LAR_PAGE_TOKENS) return length;
-    int32_t *pages = malloc((most - length) / LAR_PAGE_TOKENS * sizeof *pages);
-    if (!pages) return length;
+    if (!s->keeps || length != s->end.pages * LAR_PAGE_TOKENS) return length;
+    if (most > lar_latent_cache_capacity(s->cache)) most = lar_latent_cache_capacity(s->cache);
     lar_latent_cache_cut(s->cache, length); /* what was reserved */
-    lar_prefix_found found = lar_prefix_find(s->prefixes, &s->end, ids + length, most - length, pages);
-    lar_latent_cache_append(s->cache, pages, found.pages);
-    free(pages);
-    return lar_sequence_length(s);
+    for (uint32_t some = LOOK_TOKENS; some == LOOK_TOKENS && length < most;) {
+        int32_t pages[LOOK_TOKENS / LAR_PAGE_TOKENS];
+        some = most - length < LOOK_TOKENS ? most - length : LOOK_TOKENS;
+        lar_prefix_found found = lar_prefix_find(s->prefixes, &s->end, ids + length, some, pages);
+        lar_latent_cache_append(s->cache, pages, found.pages);
+        some = found.pages * LAR_PAGE_TOKENS;
+        length += some;
+    }
+    return length;
 }
 
 void lar_sequence_keep(lar_sequence *s, const uint32_t *ids, uint32_t count) {

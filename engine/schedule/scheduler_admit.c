@@ -113,6 +113,21 @@ static start start_job(lar_scheduler *s, lar_job *j) {
     return STARTED;
 }
 
+bool lar_scheduler_take_over(lar_scheduler *s, lar_job *j) {
+    lar_job_sample *a = lar_job_first(j);
+    uint32_t before = lar_sequence_length(a->sequence);
+    uint32_t after = lar_sequence_adopt(a->sequence, &j->request.scope, a->tokens, j->prefill_end);
+    lar_error e = lar_sequence_reserve(a->sequence, j->prefill_end - after, NULL);
+    LAR_ASSERT(!e); /* it gave back as many pages as it took over, or more */
+    if (after == before) return false;
+    a->pages_kept = after / LAR_PAGE_TOKENS;
+    if (j->preempted) return true;
+    j->prompt_cached += after - before;
+    j->prompt_reached = after;
+    lar_fair_queue_count(s->queue, &j->entry, -(int64_t)(after - before));
+    return true;
+}
+
 static uint32_t sequences_in_use(const lar_scheduler *s) {
     uint32_t n = 0;
     for (uint32_t i = 0; i < s->begun_count; i++) n += lar_job_live(s->begun[i]);

@@ -66,6 +66,9 @@ uint64_t lar_scheduler_now(const lar_scheduler *s);
 /* scheduler_admit.c */
 /* Starts preempted jobs again, the oldest first, and then waiting ones, while there are sequences and pages. */
 void lar_scheduler_admit(lar_scheduler *s, uint64_t now_us);
+/* Before a piece of a job's prompt is computed: what is kept of it by now, from the page store some at a time. True: it
+ * was something, and there may be more. */
+bool lar_scheduler_take_over(lar_scheduler *s, lar_job *j);
 /* Room for `tokens` more of a sample's sequence, from younger jobs if it must be. False: the job is preempted. */
 bool lar_scheduler_make_room(lar_scheduler *s, lar_job *j, lar_job_sample *sample, uint32_t tokens);
 /* The job's prompt is in the first live sample's sequence: one for each other that is live. False: preempted, or to end

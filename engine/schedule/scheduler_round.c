@@ -103,7 +103,7 @@ static void add_piece(lar_scheduler *s, step *t, const lar_step_part *what, uint
 static void gather(lar_scheduler *s, step *t) {
     for (uint32_t k = 0; k < s->begun_count; k++) {
         lar_job *j = s->begun[k];
-        if (j->state == LAR_JOB_PREFILL) {
+        if (j->state == LAR_JOB_PREFILL && !lar_scheduler_take_over(s, j)) {
             lar_step_part what = {.job = j, .sample = lar_job_first(j)};
             add_piece(s, t, &what, j->prefill_end - lar_sequence_length(what.sample->sequence));
         }

@@ -178,9 +178,12 @@ static uint64_t key_of(uint64_t scope, const uint32_t *ids, uint32_t count) {
 }
 
 uint32_t lar_sequence_adopt(lar_sequence *s, const lar_digest *scope, const uint32_t *ids, uint32_t count) {
-    LAR_ASSERT(!s->length && !s->page_count && count > 0);
+    uint32_t taken = 0;
+    LAR_ASSERT(count > s->length && (!s->scope || s->scope == (lar_digest_short(scope) | 1)));
     s->scope = lar_digest_short(scope) | 1;
-    while (s->engine->o.keeps && s->length + LAR_PAGE_TOKENS < count) {
+    if (s->length % LAR_PAGE_TOKENS) return s->length;
+    while (s->page_count * LAR_PAGE_TOKENS > s->length) s->engine->holders[s->pages[--s->page_count]]--;
+    while (s->engine->o.keeps && taken++ < STUB_ADOPT_PAGES && s->length + LAR_PAGE_TOKENS < count) {
         kept *k = find(s->engine, key_of(s->scope, ids, s->length + LAR_PAGE_TOKENS));
         if (!k) break;
         k->used = ++s->engine->uses;

@@ -9,6 +9,7 @@
 #include "engine/engine.h"
 
 enum { STUB_VOCAB = 97, STUB_CONTEXT = 40000, STUB_PAGES_MAX = 1024, STUB_BAD_ID = 96 /* never drawn */ };
+enum { STUB_ADOPT_PAGES = 3 /* taken over in one call */ };
 
 typedef struct stub_options {
     uint32_t pages, pass_tokens;
