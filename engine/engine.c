@@ -12,6 +12,7 @@
 #include "engine/compute/workers.h"
 #include "engine/engine_parts.h"
 #include "engine/model/model_text.h"
+#include "engine/text/template_tools.h"
 
 /* Processors that this process may run on. */
 static uint32_t processors(void) {
@@ -135,6 +136,21 @@ static uint64_t active_bytes(const lar_engine *e) {
     return bytes;
 }
 
+/* The template of a model, with a place for tools where it prints calls and has none. */
+static lar_error read_template(lar_slice source, lar_engine_text *out, lar_diag *d) {
+    lar_buf changed;
+    out->calls = lar_output_format_of(source);
+    lar_error e = lar_template_parse(source, &out->chat, d);
+    if (e || lar_template_reads(out->chat, "tools")) return e;
+    lar_buf_init(&changed, LAR_TEMPLATE_SOURCE_BYTES_MAX);
+    if (!lar_template_tools_add(source, out->calls, &changed)) {
+        lar_template_free(out->chat);
+        e = lar_template_parse(lar_buf_slice(&changed), &out->chat, d);
+    }
+    lar_buf_release(&changed);
+    return e;
+}
+
 lar_error lar_engine_text_read(const lar_engine *e, lar_engine_text *out, lar_diag *d) {
     lar_buf source;
     memset(out, 0, sizeof *out);
@@ -142,12 +158,8 @@ lar_error lar_engine_text_read(const lar_engine *e, lar_engine_text *out, lar_di
     lar_error error = lar_generation_read(e->files, &out->generation, d);
     if (!error) error = lar_model_tokenizer(e->files, &out->tokenizer, d);
     if (!error) error = lar_model_template_source(e->files, &source, d);
-    if (!error) {
-        out->calls = lar_output_format_of(lar_buf_slice(&source));
-        error = lar_template_parse(lar_buf_slice(&source), &out->chat, d);
-    } else if (error == LAR_NOT_FOUND && out->tokenizer) {
-        error = LAR_OK; /* a base model */
-    }
+    if (!error) error = read_template(lar_buf_slice(&source), out, d);
+    else if (error == LAR_NOT_FOUND && out->tokenizer) error = LAR_OK; /* a base model */
     lar_buf_release(&source);
     if (error) lar_engine_text_release(out);
     else *d = (lar_diag){0}; /* what an absent file left there would pass for the cause of a later error */

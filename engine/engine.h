@@ -82,7 +82,7 @@ void lar_engine_nice(lar_engine *e, int niceness);
 /* What turns text into ids and back. */
 typedef struct lar_engine_text {
     lar_tokenizer *tokenizer;
-    lar_template *chat;      /* NULL: the model has none */
+    lar_template *chat;      /* NULL: the model has none; with a place for tools where template_tools.h knows one */
     lar_output_format calls; /* in which it writes calls of tools */
     lar_generation generation;
 } lar_engine_text;
