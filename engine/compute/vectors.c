@@ -1,6 +1,7 @@
 /* Vector operations for any processor, and the choice between them. See vectors.h; vectors_body.h has the code.
  * Flow: attention.c calls. Any thread; never blocks; no memory. */
 #define VECTORS_NAME lar_vectors_plain
+#define VECTORS_WIDTH 4
 #define VECTORS_BLOCK 2
 #include "engine/compute/vectors_body.h"
 
