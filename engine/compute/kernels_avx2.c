@@ -16,7 +16,12 @@
 #else
 #define EACH(i, n) _Pragma("GCC unroll 16") for (uint32_t i = 0; i < (n); i++)
 #endif
+/* NEAR tokens share what they load of a block. */
+/* A loop that stays one: unrolled, a compiler moves all products before all sums, and so into memory. */
+/* Nothing moves past it: else a compiler makes all products before all sums, and keeps them in memory meanwhile. */
+#define IN_ORDER(x) __asm__("" : "+x"(x))
 enum { ROWS = LAR_PANEL_ROWS, SIDES = 2, LANES = 8, GROUPS = 8, TOKENS = LAR_TILE_TOKENS, SIGNED_FROM = 7 };
+enum { NEAR = 4, FETCHING = 8, PREFETCH = 2048 };
 
 typedef struct groups {
     __m256i g[GROUPS];
@@ -104,81 +109,165 @@ KERNEL __m256i four(const lar_int8_block *x, uint32_t g) {
     return _mm256_set1_epi32(w);
 }
 
-/* Sums of four groups, 16 columns, from group `g` on. */
-KERNEL __m256i half_sum(const lar_panel_form f, const groups *w, const lar_int8_block *x, uint32_t g, __m256i sum) {
-    const __m256i ones = _mm256_set1_epi16(1);
-    if (f.bias_bits == SIGNED_FROM) {
-        EACH(i, 4) {
-            __m256i v = _mm256_xor_si256(w->g[g + i], _mm256_set1_epi8(-128));
-            __m256i two = _mm256_maddubs_epi16(_mm256_abs_epi8(v), _mm256_sign_epi8(four(x, g + i), v));
-            sum = _mm256_add_epi32(sum, _mm256_madd_epi16(two, ones));
-        }
-        return sum;
-    }
-    EACH(i, 2) {
-        uint32_t k = g + 2 * i;
-        __m256i two = _mm256_add_epi16(_mm256_maddubs_epi16(w->g[k], four(x, k)),
-                                       _mm256_maddubs_epi16(w->g[k + 1], four(x, k + 1)));
-        sum = _mm256_add_epi32(sum, _mm256_madd_epi16(two, ones));
-    }
-    return sum;
+/* Groups whose products, two each, fit into 16 bits: at most 2 * 127 times the largest value. */
+KERNEL uint32_t fitting(const lar_panel_form f) {
+    if (f.bias_bits == SIGNED_FROM) return 1;
+    return f.values == LAR_VALUES_4 ? 8 : f.values == LAR_VALUES_5 ? 4 : 2;
 }
 
-/* One block of one token, added to `sum`. */
-KERNEL __m256 add_block(const lar_panel_form f, const groups *w, const scales *s, const lar_int8_block *x, __m256 sum) {
-    __m256i half[2] = {_mm256_setzero_si256(), _mm256_setzero_si256()};
-    if (f.bias_bits && f.bias_bits != SIGNED_FROM)
-        for (int i = 0; i < 2; i++) half[i] = _mm256_set1_epi32(x->less[i] * (1 << f.bias_bits));
-    half[0] = half_sum(f, w, x, 0, half[0]);
-    half[1] = half_sum(f, w, x, 4, half[1]);
-    __m256 scale = _mm256_set1_ps(x->scale);
+KERNEL uint32_t parts_of(const lar_panel_form f) { return f.scales == LAR_SCALES_K16 ? 2 : 1; }
+
+/* The integer sums of a block: of both halves of it, or of the whole, for each token and side. */
+typedef struct block_sums {
+    __m256i of[2][NEAR * SIDES];
+} block_sums;
+
+/* Group g of `tokens` tokens and `sides` sides, constants: two products in 16 bits each, added to `some`. */
+KERNEL void add_group(const lar_panel_form f, const groups *w, uint32_t g, const uint32_t size[2],
+                      const lar_int8_block *x, __m256i *some) {
+    const uint32_t tokens = size[0], sides = size[1];
+    __m256i value[SIDES];
+    EACH(side, sides) {
+        value[side] = w[side].g[g];
+        if (f.bias_bits == SIGNED_FROM) value[side] = _mm256_xor_si256(value[side], _mm256_set1_epi8(-128));
+        if (tokens > 1) IN_ORDER(value[side]);
+    }
+    EACH(i, tokens) {
+        __m256i by = four(x + i, g);
+        EACH(side, sides) {
+            __m256i *to = &some[i * sides + side], two;
+            if (f.bias_bits == SIGNED_FROM)
+                two = _mm256_maddubs_epi16(_mm256_abs_epi8(value[side]), _mm256_sign_epi8(by, value[side]));
+            else two = _mm256_maddubs_epi16(value[side], by);
+            *to = _mm256_add_epi16(*to, two);
+            if (tokens > 1) IN_ORDER(*to);
+        }
+    }
+}
+
+/* Part `part` of `tokens` tokens and `sides` sides, all constants. */
+KERNEL void sum_part(const lar_panel_form f, const groups *w, uint32_t part, const uint32_t size[2],
+                     const lar_int8_block *x, __m256i *sums) {
+    const __m256i ones = _mm256_set1_epi16(1), zero = _mm256_setzero_si256();
+    const uint32_t n = size[0] * size[1], span = GROUPS / parts_of(f), fit = fitting(f);
+    EACH(at, n) { sums[at] = zero; }
+    EACH(c, span / fit) {
+        __m256i some[NEAR * SIDES];
+        EACH(at, n) { some[at] = zero; }
+        EACH(k, fit) { add_group(f, w, part * span + c * fit + k, size, x, some); }
+        EACH(at, n) { sums[at] = _mm256_add_epi32(sums[at], _mm256_madd_epi16(some[at], ones)); }
+    }
+}
+
+KERNEL block_sums sums_of(const lar_panel_form f, const groups *w, uint32_t tokens, uint32_t sides,
+                          const lar_int8_block *x) {
+    block_sums s;
+    EACH(part, parts_of(f)) {
+        sum_part(f, w, part, (const uint32_t[2]){tokens, sides}, x, s.of[part]);
+        if (!f.bias_bits || f.bias_bits == SIGNED_FROM) continue;
+        EACH(i, tokens) {
+            int32_t less = parts_of(f) == 2 ? x[i].less[part] : x[i].less[0] + x[i].less[1];
+            __m256i bias = _mm256_set1_epi32(less * (1 << f.bias_bits));
+            EACH(side, sides) { s.of[part][i * sides + side] = _mm256_add_epi32(s.of[part][i * sides + side], bias); }
+        }
+    }
+    return s;
+}
+
+/* The sums at `at` of one block, scaled and added to `sum`. */
+KERNEL __m256 add_block(const lar_panel_form f, const block_sums *b, uint32_t at, const scales *s,
+                        const lar_int8_block *x, __m256 sum) {
+    __m256 scale = _mm256_set1_ps(x->scale), whole = _mm256_cvtepi32_ps(b->of[0][at]);
     if (f.scales == LAR_SCALES_K16) {
-        __m256 part = _mm256_mul_ps(_mm256_cvtepi32_ps(half[0]), s->scale[0]);
-        part = _mm256_fmadd_ps(_mm256_cvtepi32_ps(half[1]), s->scale[1], part);
+        __m256 part = _mm256_mul_ps(whole, s->scale[0]);
+        part = _mm256_fmadd_ps(_mm256_cvtepi32_ps(b->of[1][at]), s->scale[1], part);
         return _mm256_fmadd_ps(part, scale, sum);
     }
-    __m256 whole = _mm256_cvtepi32_ps(_mm256_add_epi32(half[0], half[1]));
     sum = _mm256_fmadd_ps(whole, _mm256_mul_ps(s->scale[0], scale), sum);
     if (f.scales == LAR_SCALES_K || f.scales == LAR_SCALES_F16_MIN)
         sum = _mm256_fnmadd_ps(s->minimum, _mm256_set1_ps(x->scaled_sum), sum);
     return sum;
 }
 
+/* Block `b` of a panel, that of the side, and what will be read soon: the processor's own prefetch stops at pages. */
+KERNEL const uint8_t *block_at(const lar_panel_form f, const lar_tile *t, const uint8_t *panel, uint32_t b) {
+    return panel + t->values_at + (size_t)b * f.block_bytes;
+}
+
+KERNEL void fetch(const uint8_t *at, uint32_t bytes) {
+    for (uint32_t i = 0; i < bytes; i += 64) _mm_prefetch((const char *)at + PREFETCH + i, _MM_HINT_T0);
+}
+
+/* One token: memory is what it waits for. A side at a time, so that all stays in registers. */
 KERNEL void int8_one(const lar_panel_form f, const lar_tile *t, const uint8_t *panel, float *y) {
     __m256 sums[SIDES] = {_mm256_setzero_ps(), _mm256_setzero_ps()};
     const lar_int8_block *x = t->x;
     for (uint32_t b = 0; b < t->columns / LAR_BLOCK; b++, x++) {
+        const uint8_t *block = block_at(f, t, panel, b);
+        fetch(block, f.block_bytes);
         EACH(side, SIDES) {
-            groups w = unpack(f, panel + t->values_at + (size_t)b * f.block_bytes + 32 * side);
+            groups w = unpack(f, block + 32 * side);
             scales s = scales_of(f, panel, b, side);
-            sums[side] = add_block(f, &w, &s, x, sums[side]);
+            block_sums q = sums_of(f, &w, 1, 1, x);
+            sums[side] = add_block(f, &q, 0, &s, x, sums[side]);
         }
     }
     EACH(side, SIDES) { _mm256_storeu_ps(y + LANES * side, sums[side]); }
 }
 
-/* Any number of tokens: the sums lie in y. */
-KERNEL void int8_any(const lar_panel_form f, const lar_tile *t, const uint8_t *panel, float *y) {
-    uint32_t n = t->tokens;
-    memset(y, 0, n * ROWS * sizeof *y);
-    const lar_int8_block *x = t->x;
-    for (uint32_t b = 0; b < t->columns / LAR_BLOCK; b++, x += n)
-        for (uint32_t side = 0; side < SIDES; side++) {
-            groups w = unpack(f, panel + t->values_at + (size_t)b * f.block_bytes + 32 * side);
-            scales s = scales_of(f, panel, b, side);
-            for (uint32_t i = 0; i < n; i++) {
-                float *to = y + i * ROWS + LANES * side;
-                _mm256_storeu_ps(to, add_block(f, &w, &s, x + i, _mm256_loadu_ps(to)));
-            }
+/* Of one block, `tokens` tokens and `sides` sides, constants; their sums lie in y. */
+KERNEL void int8_add(const lar_panel_form f, const groups *w, const scales *s, const uint32_t size[2],
+                     const lar_int8_block *x, float *y) {
+    const uint32_t tokens = size[0], sides = size[1];
+    block_sums q = sums_of(f, w, tokens, sides, x);
+    EACH(i, tokens) {
+        EACH(side, sides) {
+            float *to = y + i * ROWS + LANES * side;
+            _mm256_storeu_ps(to, add_block(f, &q, i * sides + side, &s[side], x + i, _mm256_loadu_ps(to)));
         }
+    }
+}
+
+/* One block of `n` tokens. Both sides share the loads of several tokens; with 8 bits the work is elsewhere. */
+KERNEL void int8_block(const lar_panel_form f, const groups *w, const scales *s, const lar_int8_block *x, uint32_t n,
+                       float *y) {
+    uint32_t i = 0;
+    if (f.bias_bits == SIGNED_FROM || n < NEAR) {
+        EACH(side, SIDES) {
+            for (i = 0; i < n; i++)
+                int8_add(f, w + side, s + side, (const uint32_t[2]){1, 1}, x + i, y + i * ROWS + LANES * side);
+        }
+        return;
+    }
+    for (; i + NEAR <= n; i += NEAR) int8_add(f, w, s, (const uint32_t[2]){NEAR, SIDES}, x + i, y + i * ROWS);
+    for (; i + 2 <= n; i += 2) int8_add(f, w, s, (const uint32_t[2]){2, SIDES}, x + i, y + i * ROWS);
+    if (i < n) int8_add(f, w, s, (const uint32_t[2]){1, SIDES}, x + i, y + i * ROWS);
+}
+
+/* Any number of tokens: a block is unpacked once. */
+KERNEL void int8_any(const lar_panel_form f, const lar_tile *t, const uint8_t *panel, float *y) {
+    const lar_int8_block *x = t->x;
+    memset(y, 0, t->tokens * ROWS * sizeof *y);
+    for (uint32_t b = 0; b < t->columns / LAR_BLOCK; b++, x += t->tokens) {
+        groups w[SIDES];
+        scales s[SIDES];
+        const uint8_t *block = block_at(f, t, panel, b);
+        if (t->tokens <= FETCHING) fetch(block, f.block_bytes);
+        EACH(side, SIDES) {
+            w[side] = unpack(f, block + 32 * side);
+            s[side] = scales_of(f, panel, b, side);
+        }
+        int8_block(f, w, s, x, t->tokens, y);
+    }
 }
 
 KERNEL void int8_tile(lar_dtype type, const lar_tile *t) {
     const lar_panel_form f = lar_panel_form_of(type);
     for (uint32_t p = 0; p < t->panels; p++) {
+        const uint8_t *panel = t->data + p * t->panel_step;
         float *y = t->y + (size_t)p * t->tokens * ROWS;
-        if (t->tokens == 1) int8_one(f, t, t->data + p * t->panel_step, y);
-        else int8_any(f, t, t->data + p * t->panel_step, y);
+        if (t->tokens == 1) int8_one(f, t, panel, y);
+        else int8_any(f, t, panel, y);
     }
 }
 
@@ -196,18 +285,21 @@ KERNEL __m256 from_e4m3(const uint8_t *p, __m256 scale) {
 /* The 32 columns of block `b`, as lar_tensor_row gives them, to one side of w (32, 16). */
 KERNEL void decode_integers(const lar_panel_form f, const lar_tile *t, const uint8_t *panel, uint32_t b, float *w) {
     const __m256i byte = _mm256_set1_epi32(255), bias = _mm256_set1_epi32(f.bias_bits ? 1 << f.bias_bits : 0);
+    const uint8_t *block = block_at(f, t, panel, b);
+    fetch(block, f.block_bytes);
     for (uint32_t side = 0; side < SIDES; side++) {
-        groups q = unpack(f, panel + t->values_at + (size_t)b * f.block_bytes + 32 * side);
+        groups q = unpack(f, block + 32 * side);
         scales s = scales_of(f, panel, b, side);
         float *to = w + LANES * side;
-        for (uint32_t g = 0; g < GROUPS; g++)
-            for (uint32_t i = 0; i < 4; i++, to += ROWS) {
-                __m256i v = _mm256_and_si256(_mm256_srl_epi32(q.g[g], _mm_cvtsi32_si128((int)(8 * i))), byte);
+        for (uint32_t g = 0; g < GROUPS; g++) {
+            EACH(i, 4) {
+                __m256i v = _mm256_and_si256(_mm256_srli_epi32(q.g[g], (int)(8 * i)), byte);
                 __m256 x = _mm256_cvtepi32_ps(_mm256_sub_epi32(v, bias));
                 x = _mm256_mul_ps(s.scale[f.scales == LAR_SCALES_K16 ? g / 4 : 0], x);
                 if (f.scales == LAR_SCALES_K || f.scales == LAR_SCALES_F16_MIN) x = _mm256_sub_ps(x, s.minimum);
-                _mm256_storeu_ps(to, x);
+                _mm256_storeu_ps(to + (4 * g + i) * ROWS, x);
             }
+        }
     }
 }
 
@@ -239,28 +331,40 @@ KERNEL void decode(lar_dtype type, const lar_tile *t, const uint8_t *panel, uint
     else decode_floats(f, t, panel, begin, w);
 }
 
-/* At most 32 columns of a panel, decoded, and what they are multiplied with. */
+/* At most 32 columns of some panels, decoded, and what they are multiplied with. */
 typedef struct strip {
-    const float *w; /* (32, 16) */
+    const float *w; /* (panels, 32, 16) */
     const float *x; /* (columns, all) */
     uint32_t columns, all;
-    float *parts; /* (all, 16), added to */
+    float *parts; /* (panels, all, 16), added to */
 } strip;
 
-/* For `tokens` tokens from `first` on; a constant. */
-KERNEL void multiply(const strip *s, uint32_t first, uint32_t tokens) {
+/* For `panels` panels and `tokens` tokens from `first` on, both constants. */
+KERNEL void multiply(const strip *s, uint32_t first, uint32_t panels, uint32_t tokens) {
     __m256 sums[4 * SIDES];
     float *parts = s->parts + first * ROWS;
-    EACH(i, tokens * SIDES) { sums[i] = _mm256_loadu_ps(parts + i * LANES); }
-    for (uint32_t c = 0; c < s->columns; c++) {
-        __m256 left = _mm256_loadu_ps(s->w + c * ROWS), right = _mm256_loadu_ps(s->w + c * ROWS + LANES);
-        EACH(i, tokens) {
-            __m256 one = _mm256_set1_ps(s->x[(size_t)c * s->all + first + i]);
-            sums[i * SIDES] = _mm256_fmadd_ps(left, one, sums[i * SIDES]);
-            sums[i * SIDES + 1] = _mm256_fmadd_ps(right, one, sums[i * SIDES + 1]);
+    EACH(p, panels) {
+        EACH(i, tokens * SIDES) {
+            sums[p * tokens * SIDES + i] = _mm256_loadu_ps(parts + p * s->all * ROWS + i * LANES);
         }
     }
-    EACH(i, tokens * SIDES) { _mm256_storeu_ps(parts + i * LANES, sums[i]); }
+    for (uint32_t c = 0; c < s->columns; c++) {
+        const float *x = s->x + (size_t)c * s->all + first;
+        EACH(p, panels) {
+            const float *w = s->w + (p * LAR_BLOCK + c) * ROWS;
+            __m256 left = _mm256_loadu_ps(w), right = _mm256_loadu_ps(w + LANES), *to = sums + p * tokens * SIDES;
+            EACH(i, tokens) {
+                __m256 one = _mm256_set1_ps(x[i]);
+                to[i * SIDES] = _mm256_fmadd_ps(left, one, to[i * SIDES]);
+                to[i * SIDES + 1] = _mm256_fmadd_ps(right, one, to[i * SIDES + 1]);
+            }
+        }
+    }
+    EACH(p, panels) {
+        EACH(i, tokens * SIDES) {
+            _mm256_storeu_ps(parts + p * s->all * ROWS + i * LANES, sums[p * tokens * SIDES + i]);
+        }
+    }
 }
 
 /* -- the tables ---------------------------------------------------------------------------------------------- */
@@ -287,29 +391,41 @@ static const decoder decoders[LAR_DTYPE_COUNT] = {INT8_TYPES(DECODE_ROW) FLOAT_T
 
 void lar_tile_int8_avx2(const lar_tile *t) { int8_kernels[t->type](t); }
 
-/* At most 32 columns of a panel from `begin` on, added to parts (tokens, 16). */
-static void add_columns(const lar_tile *t, const uint8_t *panel, uint32_t begin, float *parts) {
-    float w[LAR_BLOCK * ROWS];
+/* At most 32 columns from `begin` on, of `panels` panels from `first` on, added to parts; more than one panel for one
+ * token only, to have several sums on their way at once. */
+static void add_columns(const lar_tile *t, uint32_t first, uint32_t panels, uint32_t begin, float *parts) {
+    float w[4 * LAR_BLOCK * ROWS];
     uint32_t n = t->columns - begin < LAR_BLOCK ? t->columns - begin : LAR_BLOCK, i = 0;
     strip s = {w, (const float *)t->x + (size_t)begin * t->tokens, n, t->tokens, parts};
-    decoders[t->type](t, panel, begin, w);
-    for (; i + 4 <= t->tokens; i += 4) multiply(&s, i, 4);
-    for (; i < t->tokens; i++) multiply(&s, i, 1);
+    for (uint32_t p = 0; p < panels; p++)
+        decoders[t->type](t, t->data + (first + p) * t->panel_step, begin, w + p * LAR_BLOCK * ROWS);
+    if (panels == 4) {
+        multiply(&s, 0, 4, 1);
+        return;
+    }
+    for (; i + 4 <= t->tokens; i += 4) multiply(&s, i, 1, 4);
+    for (; i < t->tokens; i++) multiply(&s, i, 1, 1);
+}
+
+static void float_panels(const lar_tile *t, uint32_t first, uint32_t panels) {
+    float parts[TOKENS * ROWS];
+    uint32_t n = panels * t->tokens * ROWS;
+    float *y = t->y + (size_t)first * t->tokens * ROWS;
+    memset(y, 0, n * sizeof *y);
+    for (uint32_t begin = 0; begin < t->columns; begin += LAR_F8_SPAN) {
+        memset(parts, 0, n * sizeof *parts);
+        for (uint32_t at = begin; at < t->columns && at < begin + LAR_F8_SPAN; at += LAR_BLOCK)
+            add_columns(t, first, panels, at, parts);
+        for (uint32_t i = 0; i < n; i += LANES)
+            _mm256_storeu_ps(y + i, _mm256_add_ps(_mm256_loadu_ps(y + i), _mm256_loadu_ps(parts + i)));
+    }
 }
 
 void lar_tile_float_avx2(const lar_tile *t) {
-    uint32_t n = t->tokens * ROWS;
-    for (uint32_t p = 0; p < t->panels; p++) {
-        float parts[TOKENS * ROWS], *y = t->y + (size_t)p * n;
-        memset(y, 0, n * sizeof *y);
-        for (uint32_t begin = 0; begin < t->columns; begin += LAR_F8_SPAN) {
-            memset(parts, 0, n * sizeof *parts);
-            for (uint32_t at = begin; at < t->columns && at < begin + LAR_F8_SPAN; at += LAR_BLOCK)
-                add_columns(t, t->data + p * t->panel_step, at, parts);
-            for (uint32_t i = 0; i < n; i += LANES)
-                _mm256_storeu_ps(y + i, _mm256_add_ps(_mm256_loadu_ps(y + i), _mm256_loadu_ps(parts + i)));
-        }
-    }
+    uint32_t p = 0;
+    if (t->tokens == 1)
+        for (; p + 4 <= t->panels; p += 4) float_panels(t, p, 4);
+    for (; p < t->panels; p++) float_panels(t, p, 1);
 }
 
 /* -- rounding and silu --------------------------------------------------------------------------------------- */
@@ -338,10 +454,11 @@ void lar_int8_block_avx2(const float x[LAR_BLOCK], lar_int8_block *out) {
         __m256i over = _mm256_cmpgt_epi32(_mm256_abs_epi32(q[i]), _mm256_set1_epi32(127));
         over = _mm256_or_si256(over, _mm256_cmpeq_epi32(q[i], _mm256_set1_epi32(INT32_MIN)));
         q[i] = _mm256_andnot_si256(over, q[i]);
-        int32_t lanes[LANES];
-        memcpy(lanes, &q[i], sizeof lanes);
-        for (int k = 0; k < LANES; k++) out->values[LANES * i + k] = (int8_t)lanes[k];
     }
+    /* Packing works within halves of registers: four bytes each of the four of a half lie together, then halves. */
+    __m256i bytes = _mm256_packs_epi16(_mm256_packs_epi32(q[0], q[1]), _mm256_packs_epi32(q[2], q[3]));
+    bytes = _mm256_permutevar8x32_epi32(bytes, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+    _mm256_storeu_si256((__m256i *)(void *)out->values, bytes);
     int sums[2] = {sum_of(_mm256_add_epi32(q[0], q[1])), sum_of(_mm256_add_epi32(q[2], q[3]))};
     out->scale = scale;
     out->scaled_sum = scale * (float)(sums[0] + sums[1]);
