@@ -9,6 +9,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/ensure.h"
 #include "engine/compute/vectors.h"
 #include "engine/compute/workers.h"
 
@@ -57,6 +58,7 @@ uint64_t lar_attention_scratch(const lar_attention_shape *s, uint32_t tokens, ui
 
 typedef struct job {
     const lar_attention *a;
+    const lar_run *run;
     places p;
     uint32_t parts;
     uint32_t from, count; /* expanded: the tile */
@@ -65,7 +67,7 @@ typedef struct job {
 
 static job job_of(const lar_attention *a, const lar_run *run) {
     const lar_attention_shape *s = &a->shape;
-    job j = {.a = a, .parts = run->workers ? lar_workers_count(run->workers) : 1};
+    job j = {.a = a, .run = run, .parts = run->workers ? lar_workers_count(run->workers) : 1};
     uint64_t absorbed = (uint64_t)least(a->tokens, LAR_ATTENTION_ABSORB_TOKENS) * s->heads * s->rank;
     j.p.state = (running *)(void *)a->scratch;
     j.p.latent = (float *)(void *)(j.p.state + (uint64_t)a->tokens * s->heads);
@@ -126,39 +128,66 @@ static void absorb_tile(const job *j, uint32_t token, uint32_t h, uint32_t end, 
     }
 }
 
-static void absorb_part(void *context, uint32_t part, uint32_t parts) {
-    const job *j = context;
+/* All tiles of rows, for the heads from `begin` to before `end`. */
+static void absorb_rows(const job *j, uint32_t begin, uint32_t end, float *room) {
     const lar_attention *a = j->a;
     const lar_attention_shape *s = &a->shape;
-    uint64_t begin, end, row = s->rank + s->rope;
+    uint64_t row = s->rank + s->rope;
     uint32_t all = a->first + a->tokens;
-    lar_workers_share(s->heads, part, parts, &begin, &end);
-    if (begin == end) return;
     for (uint32_t from = 0; from < all; from += LAR_ATTENTION_TILE) {
         uint32_t count = least(all - from, LAR_ATTENTION_TILE);
-        const float *rows = a->latents.rows(&a->latents, from, count, j->p.rooms + part * room_floats(s));
+        const float *rows = a->latents.rows(&a->latents, from, count, room);
         group g = {.dots.parts = {{.key = rows, .key_row = row, .n = s->rank},
                                   {.key = rows + s->rank, .key_row = row, .n = s->rope}},
                    .mix = {.value = rows, .value_row = row, .n = s->rank}};
         for (uint32_t t = from > a->first ? from - a->first : 0; t < a->tokens; t++) {
             g.seen = least(count, a->first + t + 1 - from);
-            absorb_tile(j, t, (uint32_t)begin, (uint32_t)end, &g);
+            absorb_tile(j, t, begin, end, &g);
         }
     }
 }
 
-static void absorb(const lar_attention *a, const lar_run *run) {
+/* What one part's products need. */
+static uint64_t part_workspace(const lar_attention *a, uint32_t tokens, uint32_t parts) {
+    uint32_t heads = (a->shape.heads + parts - 1) / parts;
+    uint64_t up = lar_matmul_workspace(a->key_absorb, heads, tokens);
+    uint64_t down = lar_matmul_workspace(a->value_up, heads, tokens);
+    return ((up > down ? up : down) + 63) / 64 * 64;
+}
+
+uint64_t lar_attention_workspace(const lar_attention *a, uint32_t tokens, uint32_t parts) {
+    return part_workspace(a, least(tokens, LAR_ATTENTION_ABSORB_TOKENS), parts) * parts;
+}
+
+/* A part's heads from query to value: none of it needs another's, so nobody waits in between. */
+static void absorb_part(void *context, uint32_t part, uint32_t parts) {
+    const job *j = context;
+    const lar_attention *a = j->a;
     const lar_attention_shape *s = &a->shape;
+    uint64_t begin, end, head = s->nope + s->rope, rank = s->rank, heads = s->heads;
+    lar_workers_share(heads, part, parts, &begin, &end);
+    if (begin == end) return;
+    uint32_t count = (uint32_t)(end - begin);
+    lar_run alone = {.workspace_bytes = part_workspace(a, a->tokens, parts)};
+    alone.workspace = (uint8_t *)j->run->workspace + part * alone.workspace_bytes;
+    float *latent = j->p.latent + begin * rank, *sum = j->p.sum + begin * rank;
+    lar_matmul(&(lar_product){a->key_absorb + begin, count, a->tokens, a->query + begin * head, heads * head, head,
+                              latent, heads * rank, rank},
+               &alone);
+    for (uint64_t t = 0; t < a->tokens; t++) memset(sum + t * heads * rank, 0, count * rank * sizeof *sum);
+    absorb_rows(j, (uint32_t)begin, (uint32_t)end, j->p.rooms + part * room_floats(s));
+    for (uint64_t t = 0; t < a->tokens; t++)
+        for (uint64_t h = begin; h < end; h++)
+            scale_row(j->p.sum + (t * heads + h) * rank, 1.0f / j->p.state[t * heads + h].sum, s->rank);
+    lar_matmul(&(lar_product){a->value_up + begin, count, a->tokens, sum, heads * rank, rank, a->out + begin * s->value,
+                              heads * s->value, s->value},
+               &alone);
+}
+
+static void absorb(const lar_attention *a, const lar_run *run) {
     job j = job_of(a, run);
-    uint64_t head = s->nope + s->rope, rank = s->rank, heads = s->heads;
-    lar_product up = {a->key_absorb, s->heads, a->tokens, a->query, heads * head, head, j.p.latent, heads * rank, rank};
-    lar_matmul(&up, run);
-    memset(j.p.sum, 0, a->tokens * heads * rank * sizeof(float));
+    LAR_ASSERT(run->workspace_bytes >= lar_attention_workspace(a, a->tokens, j.parts));
     run_parts(run, absorb_part, &j);
-    for (uint64_t i = 0; i < a->tokens * heads; i++) scale_row(j.p.sum + i * rank, 1.0f / j.p.state[i].sum, s->rank);
-    lar_product down = {a->value_up, s->heads, a->tokens,        j.p.sum, heads * rank,
-                        rank,        a->out,   heads * s->value, s->value};
-    lar_matmul(&down, run);
 }
 
 /* -- expanded ---------------------------------------------------------------------------------------------------- */

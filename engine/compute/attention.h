@@ -54,6 +54,8 @@ typedef enum lar_attention_form {
 
 /* Bytes for up to `tokens` queries in any form, by `parts` workers. */
 uint64_t lar_attention_scratch(const lar_attention_shape *s, uint32_t tokens, uint32_t parts);
+/* Bytes of run.workspace for the same, beside what the products of the expanded form ask for. */
+uint64_t lar_attention_workspace(const lar_attention *a, uint32_t tokens, uint32_t parts);
 /* The workers of `run` share the heads; rows are read by several at once. */
 void lar_attend(const lar_attention *a, lar_attention_form form, const lar_run *run);
 

@@ -62,6 +62,25 @@ uint64_t lar_mlp_workspace(const lar_mlp *mlps, uint32_t count, uint32_t picks) 
     return mlps->gate.kernels->mlp_workspace(mlps, count, picks);
 }
 
-void lar_matmul(const lar_product *p, const lar_run *run) { p->matrices->kernels->product(p, run); }
+void lar_matmul(const lar_product *p, const lar_run *run) { p->matrices->kernels->products(p, 1, run); }
 
-void lar_mlp_run(const lar_mlp_job *job, const lar_run *run) { job->mlps->gate.kernels->mlp(job, run); }
+void lar_matmul_all(const lar_product *p, uint32_t count, const lar_run *run) {
+    LAR_ASSERT(count <= LAR_PRODUCTS_MAX);
+    for (uint32_t done = 0, some; done < count; done += some) {
+        const lar_kernels *k = p[done].matrices->kernels;
+        for (some = 1; done + some < count && p[done + some].matrices->kernels == k; some++) continue;
+        k->products(p + done, some, run);
+    }
+}
+
+void lar_mlp_run(const lar_mlp_job *job, const lar_run *run) {
+    const lar_kernels *k = job->mlps->gate.kernels;
+    if (!job->then || job->then->mlps->gate.kernels == k) {
+        k->mlp(job, run);
+        return;
+    }
+    lar_mlp_job first = *job;
+    first.then = NULL;
+    k->mlp(&first, run);
+    lar_mlp_run(job->then, run);
+}

@@ -22,7 +22,7 @@ typedef enum lar_activations {
     LAR_ACTIVATIONS_INT8,   /* blocks of 32 along a row: scale = max|x| / 127, the nearest integer of x / scale */
     LAR_ACTIVATIONS_BY_TYPE /* only asked for: INT8 with weights that are integers in blocks, F32 with floats */
 } lar_activations;
-enum { LAR_INT8_BLOCK = 32 };
+enum { LAR_INT8_BLOCK = 32, LAR_PRODUCTS_MAX = 4 };
 
 /* Rows [first, first + out) of a tensor, as the (out, in) matrix that they are. A whole matrix has first 0; expert e of
  * an (experts, out, in) tensor begins at e * out. The tensor and its bytes must live as long as the matrix. */
@@ -78,6 +78,8 @@ typedef struct lar_mlp_job {
     const float *weight;    /* (picks) */
     const float *x;         /* (tokens, hidden) */
     float *y;               /* (tokens, hidden), added to */
+    const struct lar_mlp_job
+        *then; /* one more, with the same y, added after this one; NULL: none. It has none itself */
 } lar_mlp_job;
 
 typedef struct lar_kernels {
@@ -89,7 +91,7 @@ typedef struct lar_kernels {
     void (*release)(lar_matrix *m);
     uint64_t (*workspace)(const lar_matrix *m, uint32_t count, uint32_t tokens); /* bytes for one lar_product */
     uint64_t (*mlp_workspace)(const lar_mlp *mlps, uint32_t count, uint32_t picks);
-    void (*product)(const lar_product *p, const lar_run *run);
+    void (*products)(const lar_product *p, uint32_t count, const lar_run *run);
     void (*mlp)(const lar_mlp_job *job, const lar_run *run);
 } lar_kernels;
 
@@ -109,8 +111,12 @@ void lar_matrix_release(lar_matrix *m);
 void lar_mlp_release(lar_mlp *m);
 
 uint64_t lar_matmul_workspace(const lar_matrix *matrices, uint32_t count, uint32_t tokens);
+/* For a job with another behind it: the sum of both. */
 uint64_t lar_mlp_workspace(const lar_mlp *mlps, uint32_t count, uint32_t picks);
 void lar_matmul(const lar_product *p, const lar_run *run);
+/* `count` (at most LAR_PRODUCTS_MAX) products that do not need each other, in one go where their kernels are the same:
+ * the workers wait for each other once. The workspace is the sum of theirs. */
+void lar_matmul_all(const lar_product *p, uint32_t count, const lar_run *run);
 void lar_mlp_run(const lar_mlp_job *job, const lar_run *run);
 
 /* Rounds n values in place as `activations` says: what the reference does before it multiplies. */

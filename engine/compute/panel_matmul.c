@@ -1,8 +1,8 @@
 /* Matrix products over repacked weights: gives the tiles of panels.h to the kernels of one path.
  * Flow: matmul.c calls; panels.c repacks; kernels_*.c compute; workers.c runs the shares. Blocks while it computes.
- * Threads: each part has fixed panels (rows of W) and so fixed columns of y; what all parts read (rounded x) is
- * complete before any of them starts, as every phase is a work of its own. Small phases are done by the caller alone:
- * cheaper than waking anyone.
+ * Threads: an item has CHUNK panels (rows of W) and so columns of y that nobody else writes, whoever does it; what all
+ * read (rounded x) is complete before any of them starts, as every phase is a work of its own. Products that do not need
+ * each other are one work, and small phases are done by the caller alone: cheaper than waking anyone.
  * Why tiles: 16 tokens share the unpacking of a block, and lie so that a kernel reads them in one stream.
  * Memory: prepare allocates; products use the workspace: rounded x, and for experts their hidden values. */
 #include "engine/compute/panel_matmul.h"
@@ -14,9 +14,8 @@
 #include "engine/compute/panels.h"
 #include "engine/compute/workers.h"
 
-/* CHUNK panels are given to a kernel at once. TOKENS_NEAR tokens of x stay near (in the second-level cache) while the
- * panels of a part pass by. ALONE: values that the caller rounds alone. */
-enum { ROWS = LAR_PANEL_ROWS, TILE = LAR_TILE_TOKENS, CHUNK = 4, TOKENS_NEAR = 128, ALONE = 16384 };
+/* CHUNK panels are given to a kernel at once. ALONE: values that the caller rounds alone. */
+enum { ROWS = LAR_PANEL_ROWS, TILE = LAR_TILE_TOKENS, CHUNK = 4, ALONE = 20480 };
 
 typedef struct path {
     lar_tile_kernel int8, floats;
@@ -42,6 +41,16 @@ static void run_parts(const lar_run *run, lar_workers_work work, void *context) 
     if (run->workers) lar_workers_run(run->workers, work, context);
     else work(context, 0, 1);
 }
+
+static void run_items(const lar_run *run, uint64_t items, lar_workers_item work, void *context) {
+    if (run->workers) lar_workers_each(run->workers, items, work, context);
+    else
+        for (uint64_t i = 0; i < items; i++) work(context, i);
+}
+
+static uint32_t parts_of(const lar_run *run) { return run->workers ? lar_workers_count(run->workers) : 1; }
+
+static uint64_t round_64(uint64_t bytes) { return (bytes + 63) / 64 * 64; }
 
 /* -- preparing ------------------------------------------------------------------------------------------------- */
 
@@ -130,30 +139,37 @@ static uint32_t rows_of_panel(uint32_t out, uint64_t panel) {
     return left < ROWS ? (uint32_t)left : ROWS;
 }
 
-static uint32_t chunk_of(uint64_t begin, uint64_t end) { return end - begin < CHUNK ? (uint32_t)(end - begin) : CHUNK; }
-
 static uint32_t tile_of(uint32_t first, uint32_t tokens) { return tokens - first < TILE ? tokens - first : TILE; }
 
 /* -- products -------------------------------------------------------------------------------------------------- */
 
 typedef struct product_job {
     const lar_product *p;
-    uint8_t *x;      /* (inputs, tokens, x_bytes) */
-    uint64_t each;   /* x_bytes */
-    uint32_t inputs; /* 1 where all matrices have one x, else as many as matrices */
+    uint8_t *x;                     /* (inputs, tokens, x_bytes) */
+    uint64_t each;                  /* x_bytes */
+    uint32_t inputs;                /* 1 where all matrices have one x, else as many as matrices */
+    uint32_t panels, piece, pieces; /* of one matrix: panels of an item, items */
+    uint64_t first_item;
 } product_job;
 
-static uint64_t workspace(const lar_matrix *m, uint32_t count, uint32_t tokens) { return x_bytes(m) * count * tokens; }
+typedef struct product_set {
+    product_job jobs[LAR_PRODUCTS_MAX];
+    uint32_t count;
+} product_set;
 
-static void fill_product(void *context, uint32_t part, uint32_t parts) {
-    const product_job *j = context;
-    const lar_product *p = j->p;
+static uint64_t workspace(const lar_matrix *m, uint32_t count, uint32_t tokens) {
+    return round_64(x_bytes(m) * count * tokens);
+}
+
+static void fill_products(void *context, uint32_t part, uint32_t parts) {
+    const product_set *s = context;
     uint32_t turn = 0;
-    for (uint32_t i = 0; i < j->inputs; i++)
-        for (uint32_t t = 0; t < p->tokens; t += TILE)
-            if (turn++ % parts == part)
-                fill_tile(&p->matrices[i], &(source){p->x + i * p->x_step, p->x_row, NULL}, t, tile_of(t, p->tokens),
-                          j->x + ((uint64_t)i * p->tokens + t) * j->each);
+    for (const product_job *j = s->jobs; j < s->jobs + s->count; j++)
+        for (uint32_t i = 0; i < j->inputs; i++)
+            for (uint32_t t = 0; t < j->p->tokens; t += TILE)
+                if (turn++ % parts == part)
+                    fill_tile(&j->p->matrices[i], &(source){j->p->x + i * j->p->x_step, j->p->x_row, NULL}, t,
+                              tile_of(t, j->p->tokens), j->x + ((uint64_t)i * j->p->tokens + t) * j->each);
 }
 
 /* The tile of tokens from `t` on against `count` panels of matrix i, to their places in y. */
@@ -169,33 +185,41 @@ static void product_tile(const product_job *j, uint32_t i, uint64_t panel, uint3
                    rows_of_panel(p->matrices[i].out, panel + k) * sizeof *from);
 }
 
-static void product_panels(const product_job *j, uint32_t i, uint64_t begin, uint64_t end) {
-    uint32_t tokens = j->p->tokens;
-    for (uint32_t near = 0; near < tokens; near += TOKENS_NEAR) {
-        uint32_t last = tokens - near < TOKENS_NEAR ? tokens : near + TOKENS_NEAR;
-        for (uint64_t panel = begin; panel < end; panel += CHUNK)
-            for (uint32_t t = near; t < last; t += TILE) product_tile(j, i, panel, chunk_of(panel, end), t);
-    }
+static void product_item(void *context, uint64_t item) {
+    const product_set *s = context;
+    const product_job *j = s->jobs + s->count - 1;
+    while (item < j->first_item) j--;
+    item -= j->first_item;
+    uint64_t panel = item % j->pieces * j->piece, end = panel + j->piece;
+    if (end > j->panels) end = j->panels;
+    for (uint32_t t = 0; t < j->p->tokens; t += TILE)
+        product_tile(j, (uint32_t)(item / j->pieces), panel, (uint32_t)(end - panel), t);
 }
 
-static void product_part(void *context, uint32_t part, uint32_t parts) {
-    const product_job *j = context;
-    uint64_t panels = ((const lar_panels *)j->p->matrices->packed)->panels, begin, end;
-    lar_workers_share(panels * j->p->count, part, parts, &begin, &end);
-    while (begin < end) {
-        uint64_t i = begin / panels, first = begin % panels, some = panels - first;
-        if (some > end - begin) some = end - begin;
-        product_panels(j, (uint32_t)i, first, first + some);
-        begin += some;
-    }
+static product_job product_job_of(const lar_product *p, uint32_t parts, void *x) {
+    product_job j = {p, x, x_bytes(p->matrices), p->x_step ? p->count : 1, 0, CHUNK, 0, 0};
+    j.panels = ((const lar_panels *)p->matrices->packed)->panels;
+    uint64_t share = (uint64_t)j.panels * p->count / parts;
+    if (share < CHUNK) j.piece = share ? (uint32_t)share : 1; /* a small one is still shared */
+    j.pieces = (j.panels + j.piece - 1) / j.piece;
+    return j;
 }
 
-static void product(const lar_product *p, const lar_run *run) {
-    product_job j = {p, run->workspace, x_bytes(p->matrices), p->x_step ? p->count : 1};
-    LAR_ASSERT(run->workspace_bytes >= workspace(p->matrices, p->count, p->tokens));
-    if ((uint64_t)p->matrices->in * j.inputs * p->tokens <= ALONE) fill_product(&j, 0, 1);
-    else run_parts(run, fill_product, &j);
-    run_parts(run, product_part, &j);
+static void products(const lar_product *p, uint32_t count, const lar_run *run) {
+    product_set s = {.count = count};
+    uint64_t used = 0, items = 0, values = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        product_job *j = &s.jobs[i];
+        *j = product_job_of(&p[i], parts_of(run), (uint8_t *)run->workspace + used);
+        j->first_item = items;
+        items += (uint64_t)j->pieces * p[i].count;
+        used += workspace(p[i].matrices, p[i].count, p[i].tokens);
+        values += (uint64_t)p[i].matrices->in * j->inputs * p[i].tokens;
+    }
+    LAR_ASSERT(run->workspace_bytes >= used);
+    if (values <= ALONE) fill_products(&s, 0, 1);
+    else run_parts(run, fill_products, &s);
+    run_items(run, items, product_item, &s);
 }
 
 /* -- experts --------------------------------------------------------------------------------------------------- */
@@ -208,7 +232,15 @@ typedef struct mlp_run {
     uint8_t *gate_x, *up_x, *down_x;
     uint64_t gate_each, up_each, down_each;
     float *inner; /* (picks, width): silu(gate) * up */
+    uint64_t first_item;
+    uint32_t pieces; /* of a gate */
 } mlp_run;
+
+/* A job, and what comes then. */
+typedef struct mlp_set {
+    mlp_run runs[2];
+    uint32_t count;
+} mlp_set;
 
 static bool one_form(const lar_mlp *m) {
     return rounds_to_int8(&m->gate) == rounds_to_int8(&m->up) && m->gate.activations == m->up.activations;
@@ -217,17 +249,17 @@ static bool one_form(const lar_mlp *m) {
 static uint64_t mlp_workspace(const lar_mlp *m, uint32_t count, uint32_t picks) {
     (void)count;
     uint64_t each = x_bytes(&m->gate) + (one_form(m) ? 0 : x_bytes(&m->up)) + x_bytes(&m->down);
-    return picks * (each + m->gate.out * sizeof(float));
+    return round_64(picks * (each + m->gate.out * sizeof(float)));
 }
 
 /* Does `fill` for every tile of every expert that is this part's turn. */
-static void each_tile(const mlp_run *r, uint32_t part, uint32_t parts,
+static void each_tile(const mlp_set *s, uint32_t part, uint32_t parts,
                       void (*fill)(const mlp_run *r, const lar_mlp *m, uint32_t pick, uint32_t n)) {
-    const lar_mlp_job *job = r->job;
     uint32_t turn = 0;
-    for (uint32_t e = 0; e < job->count; e++)
-        for (uint32_t pick = job->starts[e]; pick < job->starts[e + 1]; pick += TILE)
-            if (turn++ % parts == part) fill(r, &job->mlps[e], pick, tile_of(pick, job->starts[e + 1]));
+    for (const mlp_run *r = s->runs; r < s->runs + s->count; r++)
+        for (uint32_t e = 0; e < r->job->count; e++)
+            for (uint32_t pick = r->job->starts[e]; pick < r->job->starts[e + 1]; pick += TILE)
+                if (turn++ % parts == part) fill(r, &r->job->mlps[e], pick, tile_of(pick, r->job->starts[e + 1]));
 }
 
 static void fill_x(const mlp_run *r, const lar_mlp *m, uint32_t pick, uint32_t n) {
@@ -276,55 +308,79 @@ static void down_tile(const mlp_run *r, const lar_mlp *m, uint64_t panel, uint32
 
 typedef void (*tile_work)(const mlp_run *r, const lar_mlp *m, uint64_t panel, uint32_t count, const uint32_t picks[2]);
 
-/* This part's panels of one expert, for all its picks. */
-static void expert_panels(const mlp_run *r, uint32_t e, uint64_t begin, uint64_t end, tile_work work) {
-    uint32_t first = r->job->starts[e], all = r->job->starts[e + 1];
-    for (uint32_t near = first; near < all; near += TOKENS_NEAR) {
-        uint32_t last = all - near < TOKENS_NEAR ? all : near + TOKENS_NEAR;
-        for (uint64_t panel = begin; panel < end; panel += CHUNK)
-            for (uint32_t pick = near; pick < last; pick += TILE)
-                work(r, &r->job->mlps[e], panel, chunk_of(panel, end), (uint32_t[2]){pick, last});
-    }
+/* CHUNK panels of one expert from `panel` on, for all its picks. */
+static void expert_panels(const mlp_run *r, uint32_t e, uint64_t panel, uint64_t panels, tile_work work) {
+    uint32_t last = r->job->starts[e + 1], count = panels - panel < CHUNK ? (uint32_t)(panels - panel) : CHUNK;
+    for (uint32_t pick = r->job->starts[e]; pick < last; pick += TILE)
+        work(r, &r->job->mlps[e], panel, count, (uint32_t[2]){pick, last});
 }
 
-static void gate_up_part(void *context, uint32_t part, uint32_t parts) {
-    const mlp_run *r = context;
-    uint64_t begin, end;
-    lar_workers_share(((const lar_panels *)r->job->mlps->gate.packed)->panels, part, parts, &begin, &end);
-    for (uint32_t e = 0; e < r->job->count; e++) expert_panels(r, e, begin, end, gate_up_tile);
+/* The k-th expert that has picks. */
+static uint32_t expert_of(const lar_mlp_job *job, uint64_t k) {
+    uint32_t e = 0;
+    for (;; e++)
+        if (job->starts[e + 1] > job->starts[e] && k-- == 0) return e;
 }
 
-/* A part has the same columns of y for all experts, and adds them in their order. */
-static void down_part(void *context, uint32_t part, uint32_t parts) {
-    const mlp_run *r = context;
-    uint64_t begin, end;
-    lar_workers_share(((const lar_panels *)r->job->mlps->down.packed)->panels, part, parts, &begin, &end);
-    for (uint32_t e = 0; e < r->job->count; e++) expert_panels(r, e, begin, end, down_tile);
+static uint64_t panels_of(const lar_matrix *m) { return ((const lar_panels *)m->packed)->panels; }
+
+static void gate_up_item(void *context, uint64_t item) {
+    const mlp_set *s = context;
+    const mlp_run *r = s->count == 2 && item >= s->runs[1].first_item ? &s->runs[1] : &s->runs[0];
+    item -= r->first_item;
+    uint32_t e = expert_of(r->job, item / r->pieces);
+    expert_panels(r, e, item % r->pieces * CHUNK, panels_of(&r->job->mlps[e].gate), gate_up_tile);
 }
 
-static void mlp(const lar_mlp_job *job, const lar_run *run) {
+/* Some columns of y, for all experts in their order. */
+static void down_item(void *context, uint64_t item) {
+    const mlp_set *s = context;
+    for (const mlp_run *r = s->runs; r < s->runs + s->count; r++)
+        for (uint32_t e = 0; e < r->job->count; e++)
+            if (r->job->starts[e + 1] > r->job->starts[e])
+                expert_panels(r, e, item * CHUNK, panels_of(&r->job->mlps[e].down), down_tile);
+}
+
+static mlp_run mlp_run_of(const lar_mlp_job *job, void *memory) {
     const lar_mlp *m = job->mlps;
     uint32_t picks = job->starts[job->count];
-    LAR_ASSERT(run->workspace_bytes >= mlp_workspace(m, job->count, picks));
     mlp_run r = {.job = job, .kernels = path_of(&m->gate), .hidden = m->gate.in, .width = m->gate.out};
     r.gate_each = x_bytes(&m->gate), r.up_each = x_bytes(&m->up), r.down_each = x_bytes(&m->down);
-    r.inner = run->workspace;
+    r.inner = memory;
     r.gate_x = (uint8_t *)(r.inner + (uint64_t)picks * r.width);
     r.up_x = one_form(m) ? r.gate_x : r.gate_x + picks * r.gate_each;
     r.down_x = r.up_x + picks * r.up_each;
-    bool alone = (uint64_t)picks * (r.hidden > r.width ? r.hidden : r.width) <= ALONE;
-    if (alone) fill_x_part(&r, 0, 1);
-    else run_parts(run, fill_x_part, &r);
-    run_parts(run, gate_up_part, &r);
-    if (alone) fill_inner_part(&r, 0, 1);
-    else run_parts(run, fill_inner_part, &r);
-    run_parts(run, down_part, &r);
+    r.pieces = (r.width + CHUNK * ROWS - 1) / (CHUNK * ROWS);
+    return r;
+}
+
+static void mlp(const lar_mlp_job *job, const lar_run *run) {
+    mlp_set s = {.count = 0};
+    uint64_t used = 0, items = 0, values = 0;
+    for (; job; job = job->then) {
+        uint32_t picks = job->starts[job->count], experts = 0;
+        mlp_run *r = &s.runs[s.count++];
+        *r = mlp_run_of(job, (uint8_t *)run->workspace + used);
+        r->first_item = items;
+        for (uint32_t e = 0; e < job->count; e++) experts += job->starts[e + 1] > job->starts[e];
+        items += (uint64_t)experts * r->pieces;
+        used += mlp_workspace(job->mlps, job->count, picks);
+        values += (uint64_t)picks * (r->hidden > r->width ? r->hidden : r->width);
+    }
+    LAR_ASSERT(run->workspace_bytes >= used);
+    bool alone = values <= ALONE;
+    if (alone) fill_x_part(&s, 0, 1);
+    else run_parts(run, fill_x_part, &s);
+    run_items(run, items, gate_up_item, &s);
+    if (alone) fill_inner_part(&s, 0, 1);
+    else run_parts(run, fill_inner_part, &s);
+    run_items(run, (s.runs[0].hidden + CHUNK * ROWS - 1) / (CHUNK * ROWS), down_item, &s);
 }
 
 #define TABLE(text)                                                                                                    \
     {                                                                                                                  \
         .name = text, .prepare = prepare, .release = release, .workspace = workspace, .mlp_workspace = mlp_workspace,  \
-        .product = product, .mlp = mlp                                                                                 \
+        .products = products, .mlp = mlp                                                                               \
     }
 
 const lar_kernels *lar_kernels_panels(lar_cpu path_wanted) {

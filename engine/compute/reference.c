@@ -100,8 +100,13 @@ static void mlp_one(const lar_mlp *m, const lar_mlp_job *job, const uint32_t pic
 }
 
 static void mlp(const lar_mlp_job *job, const lar_run *run) {
-    for (uint32_t e = 0; e < job->count; e++)
-        if (job->starts[e + 1] > job->starts[e]) mlp_one(&job->mlps[e], job, job->starts + e, run);
+    for (; job; job = job->then)
+        for (uint32_t e = 0; e < job->count; e++)
+            if (job->starts[e + 1] > job->starts[e]) mlp_one(&job->mlps[e], job, job->starts + e, run);
+}
+
+static void products(const lar_product *p, uint32_t count, const lar_run *run) {
+    for (uint32_t i = 0; i < count; i++) product(&p[i], run);
 }
 
 const lar_kernels *lar_kernels_reference(void) {
@@ -110,7 +115,7 @@ const lar_kernels *lar_kernels_reference(void) {
                                       .release = release,
                                       .workspace = workspace,
                                       .mlp_workspace = mlp_workspace,
-                                      .product = product,
+                                      .products = products,
                                       .mlp = mlp};
     return &table;
 }

@@ -4,7 +4,7 @@
  * Threads: `generation` counts the works given out; a worker does each once and then counts `left` down. A sleeper says
  * so (`asleep`, `caller_asleep`) before it looks a last time; who changes a count looks for sleepers after it. All four
  * are sequentially consistent, so that one of the two always sees the other.
- * Blocks: the caller, in lar_workers_run, until all shares are done. Memory: one allocation at the start. */
+ * Blocks: the caller, in lar_workers_run, until all shares are done. Memory: two allocations at the start. */
 #include "engine/compute/workers.h"
 
 #include <pthread.h>
@@ -21,8 +21,16 @@ typedef struct worker {
     uint32_t part;
 } worker;
 
+/* Items of one part that nobody has begun. A line of the cache each: they are counted by several threads. */
+typedef struct share {
+    atomic_uint_fast64_t next;
+    uint64_t end;
+    uint8_t apart[48];
+} share;
+
 struct lar_workers {
     uint32_t count;
+    share *shares;          /* (count) */
     atomic_uint generation; /* works given out so far; wraps */
     atomic_uint left;       /* workers that have not finished the present work */
     atomic_uint asleep;     /* workers that wait for `given` */
@@ -104,6 +112,31 @@ void lar_workers_run(lar_workers *t, lar_workers_work work, void *context) {
     wait_for_shares(t);
 }
 
+typedef struct items {
+    share *shares;
+    lar_workers_item work;
+    void *context;
+} items;
+
+static void do_items(void *context, uint32_t part, uint32_t parts) {
+    const items *i = context;
+    for (uint32_t k = 0; k < parts; k++) {
+        share *s = &i->shares[(part + k) % parts];
+        uint64_t item;
+        while ((item = atomic_fetch_add_explicit(&s->next, 1, memory_order_relaxed)) < s->end)
+            i->work(i->context, item);
+    }
+}
+
+void lar_workers_each(lar_workers *t, uint64_t total, lar_workers_item work, void *context) {
+    for (uint32_t part = 0; part < t->count; part++) {
+        uint64_t begin;
+        lar_workers_share(total, part, t->count, &begin, &t->shares[part].end);
+        atomic_store_explicit(&t->shares[part].next, begin, memory_order_relaxed);
+    }
+    lar_workers_run(t, do_items, &(items){t->shares, work, context});
+}
+
 /* Ends the first `started` workers. */
 static void stop_workers(lar_workers *t, uint32_t started) {
     atomic_store(&t->stopping, true);
@@ -112,6 +145,7 @@ static void stop_workers(lar_workers *t, uint32_t started) {
     (void)pthread_cond_destroy(&t->given);
     (void)pthread_cond_destroy(&t->done);
     (void)pthread_mutex_destroy(&t->lock);
+    free(t->shares);
     free(t);
 }
 
@@ -119,10 +153,15 @@ lar_error lar_workers_start(uint32_t count, lar_workers **out, lar_diag *d) {
     if (count == 0 || count > LAR_WORKERS_MAX)
         return lar_fail(LAR_INVALID, d, "%u threads; choose 1 to %d", count, LAR_WORKERS_MAX);
     lar_workers *t = calloc(1, sizeof *t + (count - 1) * sizeof *t->workers);
-    if (!t) return lar_fail(LAR_NO_MEMORY, d, "no memory for %u threads", count);
+    share *shares = calloc(count, sizeof *shares);
+    if (!t || !shares) {
+        free(t), free(shares);
+        return lar_fail(LAR_NO_MEMORY, d, "no memory for %u threads", count);
+    }
     t->count = count;
+    t->shares = shares;
     if (pthread_mutex_init(&t->lock, NULL) || pthread_cond_init(&t->given, NULL) || pthread_cond_init(&t->done, NULL)) {
-        free(t);
+        free(shares), free(t);
         return lar_fail(LAR_IO, d, "the system gave no lock");
     }
     for (uint32_t i = 0; i < count - 1; i++) {

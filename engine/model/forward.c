@@ -57,6 +57,12 @@ static void widen(uint64_t *most, uint64_t bytes) {
     if (bytes > *most) *most = bytes;
 }
 
+static lar_attention_shape attention_shape(const lar_model_config *c) {
+    return (lar_attention_shape){c->heads, c->rank, c->nope, c->rope.dims, c->value, (float)c->softmax_scale};
+}
+
+static uint32_t parts_of(const lar_forward *f) { return f->o.workers ? lar_workers_count(f->o.workers) : 1; }
+
 /* The largest workspace that any product of any layer asks for. */
 static uint64_t workspace_bytes(const lar_forward *f) {
     const lar_model_config *c = f->c;
@@ -64,38 +70,37 @@ static uint64_t workspace_bytes(const lar_forward *f) {
     uint64_t most = lar_matmul_workspace(&f->w->head, 1, f->o.logits_max);
     for (uint32_t i = 0; i < c->layers; i++) {
         const lar_layer *l = &f->w->layers[i];
-        if (c->query_rank) widen(&most, lar_matmul_workspace(&l->query_down, 1, tokens));
-        widen(&most, lar_matmul_workspace(&l->query, 1, tokens));
-        widen(&most, lar_matmul_workspace(&l->latent, 1, tokens));
+        uint64_t latent = lar_matmul_workspace(&l->latent, 1, tokens),
+                 query = lar_matmul_workspace(&l->query, 1, tokens);
+        widen(&most, query);
+        if (c->query_rank) query = lar_matmul_workspace(&l->query_down, 1, tokens);
+        widen(&most, query + latent);
         widen(&most, lar_matmul_workspace(&l->output, 1, tokens));
-        widen(&most, lar_matmul_workspace(l->key_absorb, c->heads, tokens));
-        widen(&most, lar_matmul_workspace(l->value_up, c->heads, tokens));
+        lar_attention a = {.shape = attention_shape(c), .key_absorb = l->key_absorb, .value_up = l->value_up};
+        widen(&most, lar_attention_workspace(&a, tokens, parts_of(f)));
         widen(&most, lar_matmul_workspace(l->value_up, c->heads, LAR_ATTENTION_TILE));
         widen(&most, lar_matmul_workspace(l->key_expand, c->heads, LAR_ATTENTION_TILE));
         bool moe = lar_config_is_moe(c, i);
-        widen(&most, lar_mlp_workspace(l->mlps, l->mlp_count, moe ? tokens * c->router.used : tokens));
+        uint64_t mlps = lar_mlp_workspace(l->mlps, l->mlp_count, moe ? tokens * c->router.used : tokens);
+        if (moe && c->shared_width) mlps += lar_mlp_workspace(&l->shared, 1, tokens);
+        widen(&most, mlps);
         if (moe) widen(&most, lar_matmul_workspace(&l->router, 1, tokens));
-        if (moe && c->shared_width) widen(&most, lar_mlp_workspace(&l->shared, 1, tokens));
     }
     return most;
-}
-
-static lar_attention_shape attention_shape(const lar_model_config *c) {
-    return (lar_attention_shape){c->heads, c->rank, c->nope, c->rope.dims, c->value, (float)c->softmax_scale};
 }
 
 static lar_error make_plan(lar_forward *f, lar_diag *d) {
     const lar_model_config *c = f->c;
     uint64_t n = f->o.tokens_max, used = c->router.used, four = sizeof(float);
     lar_attention_shape shape = attention_shape(c);
-    uint32_t parts = f->o.workers ? lar_workers_count(f->o.workers) : 1;
+    uint32_t parts = parts_of(f);
     const lar_scratch_buffer plan[BUFFERS] = {
         [B_HIDDEN] = {"hidden", n * c->hidden * four, FIRST, LAST, 0},
         [B_TURN] = {"turn", n * c->rope.dims * four, FIRST, LAST, 0},
         [B_NORMED] = {"normed", n * c->hidden * four, QUERY_DOWN, EXPERTS, 0},
         [B_QUERY_DOWN] = {"query_down", n * c->query_rank * four, QUERY_DOWN, QUERY, 0},
         [B_QUERY] = {"query", n * c->heads * (c->nope + c->rope.dims) * four, QUERY, ATTEND, 0},
-        [B_LATENT] = {"latent", n * (c->rank + c->rope.dims) * four, LATENT, LATENT, 0},
+        [B_LATENT] = {"latent", n * (c->rank + c->rope.dims) * four, QUERY_DOWN, LATENT, 0},
         [B_ATTENTION] = {"attention", lar_attention_scratch(&shape, f->o.tokens_max, parts), ATTEND, ATTEND, 0},
         [B_HEADS] = {"heads", n * c->heads * c->value * four, ATTEND, OUTPUT, 0},
         [B_OUT] = {"out", n * c->hidden * four, OUTPUT, EXPERTS, 0},
@@ -165,8 +170,13 @@ static uint32_t *numbers(const pass *p, int buffer) {
 }
 
 /* y (tokens, out) = x (tokens, in) W^T. */
+static lar_product product_of(const pass *p, const lar_matrix *m, const float *x, float *y) {
+    return (lar_product){m, 1, p->tokens, x, m->in, 0, y, m->out, 0};
+}
+
 static void multiply(const pass *p, const lar_matrix *m, const float *x, float *y) {
-    lar_matmul(&(lar_product){m, 1, p->tokens, x, m->in, 0, y, m->out, 0}, &p->run);
+    lar_product one = product_of(p, m, x, y);
+    lar_matmul(&one, &p->run);
 }
 
 static void norm_all(const pass *p, const float *weight, float *y) {
@@ -206,20 +216,28 @@ static void swap_parts(float *head, uint32_t front, uint32_t back) {
     memcpy(head + back, saved, front * sizeof *head);
 }
 
-static void queries(const pass *p, const lar_layer *l, const float *x) {
+/* The products of x for queries and latents. */
+static void project(const pass *p, const lar_layer *l, const float *x) {
+    const lar_model_config *c = p->f->c;
+    bool two = c->query_rank;
+    const lar_matrix *q = two ? &l->query_down : &l->query;
+    float *y = floats(p, two ? B_QUERY_DOWN : B_QUERY);
+    lar_matmul_all((lar_product[2]){product_of(p, q, x, y), product_of(p, &l->latent, x, floats(p, B_LATENT))}, 2,
+                   &p->run);
+}
+
+static void queries(const pass *p, const lar_layer *l) {
     const lar_model_config *c = p->f->c;
     float *down = floats(p, B_QUERY_DOWN), *q = floats(p, B_QUERY);
     const float *turn = floats(p, B_TURN);
     uint32_t head = c->nope + c->rope.dims;
     if (c->query_rank) {
-        multiply(p, &l->query_down, x, down);
         for (uint64_t t = 0; t < p->tokens; t++) {
             float *row = down + t * c->query_rank;
             lar_rms_norm(row, row, l->query_norm, c->query_rank, c->latent_eps);
         }
-        x = down;
+        multiply(p, &l->query, down, q);
     }
-    multiply(p, &l->query, x, q);
     for (uint32_t t = 0; t < p->tokens; t++, turn += c->rope.dims)
         for (uint32_t h = 0; h < c->heads; h++, q += head) {
             if (LAR_BUG(ROPE_FIRST)) swap_parts(q, c->rope.dims, c->nope);
@@ -228,11 +246,10 @@ static void queries(const pass *p, const lar_layer *l, const float *x) {
 }
 
 /* Norms the latents, rotates the keys, and puts both into the caches. */
-static void latents(const pass *p, const lar_layer *l, uint32_t layer, const float *x) {
+static void latents(const pass *p, const lar_layer *l, uint32_t layer) {
     const lar_model_config *c = p->f->c;
     float *row = floats(p, B_LATENT);
     const float *turn = floats(p, B_TURN);
-    multiply(p, &l->latent, x, row);
     for (uint32_t i = 0; i < p->count; i++) {
         lar_latent_cache *cache = p->parts[i].cache;
         uint32_t first = lar_latent_cache_length(cache);
@@ -294,13 +311,13 @@ static void feed_forward(const pass *p, const lar_layer *l, uint32_t layer) {
     const uint32_t all[2] = {0, p->tokens};
     lar_mlp_job job = {.mlps = l->mlps, .count = l->mlp_count, .starts = all, .x = x, .y = y};
     memset(y, 0, (uint64_t)p->tokens * c->hidden * sizeof *y);
+    const lar_mlp_job shared = {.mlps = &l->shared, .count = 1, .starts = all, .x = x, .y = y};
     if (lar_config_is_moe(c, layer)) {
         route(p, l, layer, x);
         job.starts = numbers(p, B_STARTS), job.token = numbers(p, B_TOKEN), job.weight = floats(p, B_PICK);
+        if (c->shared_width) job.then = &shared;
     }
     lar_mlp_run(&job, &p->run);
-    if (lar_config_is_moe(c, layer) && c->shared_width)
-        lar_mlp_run(&(lar_mlp_job){.mlps = &l->shared, .count = 1, .starts = all, .x = x, .y = y}, &p->run);
 }
 
 static void logits_of_wanted(const pass *p, float *logits) {
@@ -355,8 +372,9 @@ lar_error lar_forward_run(lar_forward *f, const lar_forward_part *parts, uint32_
     for (uint32_t i = 0; i < f->c->layers; i++) {
         const lar_layer *l = &f->w->layers[i];
         norm_all(&p, l->attention_norm, normed);
-        queries(&p, l, normed);
-        latents(&p, l, i, normed);
+        project(&p, l, normed);
+        queries(&p, l);
+        latents(&p, l, i);
         attend(&p, l, i);
         multiply(&p, &l->output, floats(&p, B_HEADS), floats(&p, B_OUT));
         add_to_stream(&p, floats(&p, B_OUT));

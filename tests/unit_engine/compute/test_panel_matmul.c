@@ -107,9 +107,46 @@ static void products_agree_with_the_reference(void **state) {
 }
 
 static void long_prompts_agree(void **state) {
-    (void)state; /* more tokens than stay near at once */
+    (void)state; /* many tiles */
     check_product(&(shape){1, 33, 64, 150}, LAR_DTYPE_Q8_0, LAR_ACTIVATIONS_INT8);
     check_product(&(shape){1, 33, 64, 150}, LAR_DTYPE_BF16, LAR_ACTIVATIONS_F32);
+}
+
+/* Products of different shapes and types in one go have the bits that each has alone. */
+static void products_in_one_go_are_those_alone(void **state) {
+    (void)state;
+    enum { COUNT = 3, N = 5, IN = 256 };
+    static const uint32_t outs[COUNT] = {200, 17, 64};
+    static const lar_dtype types[COUNT] = {LAR_DTYPE_Q4_K, LAR_DTYPE_F32, LAR_DTYPE_Q8_0};
+    float *x = random_floats(N * IN, 3), alone[COUNT][N * 200] = {{0}}, together[COUNT][N * 200] = {{0}};
+    lar_product list[COUNT];
+    lar_matrix m[COUNT];
+    random_weights w[COUNT];
+    lar_diag d = {0};
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < COUNT; i++) {
+        /* The last one has other kernels: it is done by itself. */
+        const lar_kernels *k = i == 2 ? lar_kernels_reference() : lar_kernels_panels(lar_cpu_best());
+        random_weights_init(&w[i], types[i], outs[i], IN, i + 1);
+        lar_rows rows = {&w[i].tensor, 0, outs[i]};
+        assert_int_equal(lar_matrix_prepare(&m[i], &rows, k, LAR_ACTIVATIONS_BY_TYPE, &d), LAR_OK);
+        list[i] = (lar_product){&m[i], 1, N, x, IN, 0, together[i], outs[i], 0};
+        bytes += lar_matmul_workspace(&m[i], 1, N);
+    }
+    for (uint32_t workers = 1; workers <= 3; workers++) {
+        lar_run run = run_of(workers, bytes);
+        memset(together, 0, sizeof together);
+        lar_matmul_all(list, COUNT, &run);
+        for (uint32_t i = 0; i < COUNT; i++) {
+            lar_product one = list[i];
+            one.y = alone[i];
+            lar_matmul(&one, &run);
+        }
+        end_run(&run);
+        assert_memory_equal(together, alone, sizeof alone);
+    }
+    for (uint32_t i = 0; i < COUNT; i++) lar_matrix_release(&m[i]), random_weights_release(&w[i]);
+    free(x);
 }
 
 /* -- experts --------------------------------------------------------------------------------------------------- */
@@ -167,7 +204,7 @@ static void run_experts(experts *e, const float *x, uint32_t workers, uint32_t a
     for (uint32_t t = 0; t < TOKENS; t += at_once) {
         uint32_t n = TOKENS - t < at_once ? TOKENS - t : at_once;
         choose(&p, t, n);
-        lar_mlp_job job = {e->mlps, EXPERTS, p.starts, p.token, p.weight, x + t * HIDDEN, y + t * HIDDEN};
+        lar_mlp_job job = {e->mlps, EXPERTS, p.starts, p.token, p.weight, x + t * HIDDEN, y + t * HIDDEN, NULL};
         lar_mlp_run(&job, &run);
     }
     end_run(&run);
@@ -215,10 +252,10 @@ static void a_dense_mlp_has_every_token(void **state) {
     float *x = random_floats(TOKENS * HIDDEN, 6), want[TOKENS * HIDDEN] = {0}, got[TOKENS * HIDDEN] = {0};
     uint32_t starts[2] = {0, TOKENS};
     lar_run run = run_of(2, lar_mlp_workspace(fast.mlps, 1, TOKENS));
-    lar_mlp_run(&(lar_mlp_job){fast.mlps, 1, starts, NULL, NULL, x, got}, &run);
+    lar_mlp_run(&(lar_mlp_job){fast.mlps, 1, starts, NULL, NULL, x, got, NULL}, &run);
     end_run(&run);
     run = run_of(1, lar_mlp_workspace(reference.mlps, 1, TOKENS));
-    lar_mlp_run(&(lar_mlp_job){reference.mlps, 1, starts, NULL, NULL, x, want}, &run);
+    lar_mlp_run(&(lar_mlp_job){reference.mlps, 1, starts, NULL, NULL, x, want, NULL}, &run);
     end_run(&run);
     assert_true(distance(want, got, TOKENS * HIDDEN) < 1e-5);
     free(x);
@@ -226,12 +263,41 @@ static void a_dense_mlp_has_every_token(void **state) {
     release_experts(&reference);
 }
 
+/* A job with another behind it adds what both add one after the other, bit for bit. */
+static void a_job_and_the_next_are_one(void **state) {
+    (void)state;
+    static const lar_dtype types[3] = {LAR_DTYPE_Q4_K, LAR_DTYPE_Q4_K, LAR_DTYPE_Q8_0};
+    experts many, dense;
+    prepare_experts(&many, lar_kernels_panels(lar_cpu_best()), types, LAR_ACTIVATIONS_INT8);
+    for (int same = 0; same < 2; same++) {
+        const lar_kernels *k = same ? lar_kernels_panels(lar_cpu_best()) : lar_kernels_reference();
+        prepare_experts(&dense, k, types, LAR_ACTIVATIONS_INT8);
+        picks p;
+        choose(&p, 0, 9);
+        float *x = random_floats(9 * HIDDEN, 6), want[9 * HIDDEN] = {0}, got[9 * HIDDEN] = {0};
+        const uint32_t all[2] = {0, 9};
+        lar_mlp_job then = {dense.mlps, 1, all, NULL, NULL, x, want, NULL};
+        lar_mlp_job first = {many.mlps, EXPERTS, p.starts, p.token, p.weight, x, want, NULL};
+        lar_run run =
+            run_of(2, lar_mlp_workspace(many.mlps, EXPERTS, p.starts[EXPERTS]) + lar_mlp_workspace(dense.mlps, 1, 9));
+        lar_mlp_run(&first, &run);
+        lar_mlp_run(&then, &run);
+        first.y = then.y = got;
+        first.then = &then;
+        lar_mlp_run(&first, &run);
+        assert_memory_equal(got, want, sizeof want);
+        end_run(&run);
+        free(x);
+        release_experts(&dense);
+    }
+    release_experts(&many);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(products_agree_with_the_reference),
-        cmocka_unit_test(long_prompts_agree),
-        cmocka_unit_test(experts_agree_with_the_reference),
-        cmocka_unit_test(a_dense_mlp_has_every_token),
+        cmocka_unit_test(products_agree_with_the_reference),  cmocka_unit_test(long_prompts_agree),
+        cmocka_unit_test(products_in_one_go_are_those_alone), cmocka_unit_test(a_job_and_the_next_are_one),
+        cmocka_unit_test(experts_agree_with_the_reference),   cmocka_unit_test(a_dense_mlp_has_every_token),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,6 +4,7 @@
 #include <stddef.h>
 /* cmocka needs the three above first */
 #include <cmocka.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <time.h>
 
@@ -89,6 +90,58 @@ static void shares_cover_everything(void **state) {
         }
 }
 
+/* Items are counted, and one of them holds its worker up. */
+typedef struct each_job {
+    uint32_t counts[ITEMS];
+    uint64_t slow; /* ITEMS: none */
+} each_job;
+
+static void count_item(void *context, uint64_t item) {
+    each_job *j = context;
+    if (item == j->slow) (void)nanosleep(&(struct timespec){0, 5000000}, NULL);
+    j->counts[item]++;
+}
+
+static void every_item_is_done_once(void **state) {
+    (void)state;
+    static each_job j;
+    lar_diag d = {0};
+    for (uint32_t count = 1; count < 6; count++) {
+        lar_workers *w = NULL;
+        assert_int_equal(lar_workers_start(count, &w, &d), LAR_OK);
+        for (uint64_t total = 0; total <= ITEMS; total += total < 12 ? 1 : 247)
+            for (j.slow = total < 12 ? ITEMS : 0; j.slow <= ITEMS; j.slow += ITEMS) {
+                memset(j.counts, 0, sizeof j.counts);
+                lar_workers_each(w, total, count_item, &j);
+                for (uint64_t i = 0; i < ITEMS; i++) assert_int_equal(j.counts[i], i < total);
+            }
+        lar_workers_stop(w);
+    }
+}
+
+/* Whoever is held up is helped: the caller's first item ends only when all the others are done. */
+typedef struct help {
+    atomic_uint done;
+    uint32_t total;
+} help;
+
+static void wait_for_the_others(void *context, uint64_t item) {
+    help *h = context;
+    while (item == 0 && atomic_load(&h->done) + 1 < h->total) (void)nanosleep(&(struct timespec){0, 100000}, NULL);
+    (void)atomic_fetch_add(&h->done, 1);
+}
+
+static void who_is_held_up_is_helped(void **state) {
+    (void)state;
+    lar_workers *w = NULL;
+    lar_diag d = {0};
+    help h = {0, 20};
+    assert_int_equal(lar_workers_start(2, &w, &d), LAR_OK);
+    lar_workers_each(w, h.total, wait_for_the_others, &h);
+    assert_int_equal(atomic_load(&h.done), h.total);
+    lar_workers_stop(w);
+}
+
 static void wrong_counts_are_refused(void **state) {
     (void)state;
     lar_workers *w = NULL;
@@ -104,6 +157,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_share_is_done_once),     cmocka_unit_test(sleepers_wake),
         cmocka_unit_test(caller_waits_for_the_slowest), cmocka_unit_test(shares_cover_everything),
+        cmocka_unit_test(every_item_is_done_once),      cmocka_unit_test(who_is_held_up_is_helped),
         cmocka_unit_test(wrong_counts_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
