@@ -109,6 +109,13 @@ KERNEL __m256i four(const lar_int8_block *x, uint32_t g) {
     return _mm256_set1_epi32(w);
 }
 
+/* What of a block is multiplied at once: `tokens` tokens from x on, and `sides` sides; both constants. */
+typedef struct some {
+    const groups *w; /* (sides) */
+    const lar_int8_block *x;
+    uint32_t tokens, sides;
+} some;
+
 /* Groups whose products, two each, fit into 16 bits: at most 2 * 127 times the largest value. */
 KERNEL uint32_t fitting(const lar_panel_form f) {
     if (f.bias_bits == SIGNED_FROM) return 1;
@@ -122,20 +129,19 @@ typedef struct block_sums {
     __m256i of[2][NEAR * SIDES];
 } block_sums;
 
-/* Group g of `tokens` tokens and `sides` sides, constants: two products in 16 bits each, added to `some`. */
-KERNEL void add_group(const lar_panel_form f, const groups *w, uint32_t g, const uint32_t size[2],
-                      const lar_int8_block *x, __m256i *some) {
-    const uint32_t tokens = size[0], sides = size[1];
+/* Group g: two products in 16 bits each, added to `sums`. */
+KERNEL void add_group(const lar_panel_form f, const some *m, uint32_t g, __m256i *sums) {
+    const uint32_t tokens = m->tokens, sides = m->sides;
     __m256i value[SIDES];
     EACH(side, sides) {
-        value[side] = w[side].g[g];
+        value[side] = m->w[side].g[g];
         if (f.bias_bits == SIGNED_FROM) value[side] = _mm256_xor_si256(value[side], _mm256_set1_epi8(-128));
         if (tokens > 1) IN_ORDER(value[side]);
     }
     EACH(i, tokens) {
-        __m256i by = four(x + i, g);
+        __m256i by = four(m->x + i, g);
         EACH(side, sides) {
-            __m256i *to = &some[i * sides + side], two;
+            __m256i *to = &sums[i * sides + side], two;
             if (f.bias_bits == SIGNED_FROM)
                 two = _mm256_maddubs_epi16(_mm256_abs_epi8(value[side]), _mm256_sign_epi8(by, value[side]));
             else two = _mm256_maddubs_epi16(value[side], by);
@@ -145,45 +151,45 @@ KERNEL void add_group(const lar_panel_form f, const groups *w, uint32_t g, const
     }
 }
 
-/* Part `part` of `tokens` tokens and `sides` sides, all constants. */
-KERNEL void sum_part(const lar_panel_form f, const groups *w, uint32_t part, const uint32_t size[2],
-                     const lar_int8_block *x, __m256i *sums) {
+KERNEL void sum_part(const lar_panel_form f, const some *m, uint32_t part, __m256i *sums) {
     const __m256i ones = _mm256_set1_epi16(1), zero = _mm256_setzero_si256();
-    const uint32_t n = size[0] * size[1], span = GROUPS / parts_of(f), fit = fitting(f);
+    const uint32_t n = m->tokens * m->sides, span = GROUPS / parts_of(f), fit = fitting(f);
     EACH(at, n) { sums[at] = zero; }
     EACH(c, span / fit) {
-        __m256i some[NEAR * SIDES];
-        EACH(at, n) { some[at] = zero; }
-        EACH(k, fit) { add_group(f, w, part * span + c * fit + k, size, x, some); }
-        EACH(at, n) { sums[at] = _mm256_add_epi32(sums[at], _mm256_madd_epi16(some[at], ones)); }
+        __m256i few[NEAR * SIDES];
+        EACH(at, n) { few[at] = zero; }
+        EACH(k, fit) { add_group(f, m, part * span + c * fit + k, few); }
+        EACH(at, n) { sums[at] = _mm256_add_epi32(sums[at], _mm256_madd_epi16(few[at], ones)); }
     }
 }
 
-KERNEL block_sums sums_of(const lar_panel_form f, const groups *w, uint32_t tokens, uint32_t sides,
-                          const lar_int8_block *x) {
+KERNEL block_sums sums_of(const lar_panel_form f, const some *m) {
     block_sums s;
     EACH(part, parts_of(f)) {
-        sum_part(f, w, part, (const uint32_t[2]){tokens, sides}, x, s.of[part]);
+        sum_part(f, m, part, s.of[part]);
         if (!f.bias_bits || f.bias_bits == SIGNED_FROM) continue;
-        EACH(i, tokens) {
-            int32_t less = parts_of(f) == 2 ? x[i].less[part] : x[i].less[0] + x[i].less[1];
-            __m256i bias = _mm256_set1_epi32(less * (1 << f.bias_bits));
-            EACH(side, sides) { s.of[part][i * sides + side] = _mm256_add_epi32(s.of[part][i * sides + side], bias); }
+        EACH(i, m->tokens) {
+            const int32_t *less = m->x[i].less;
+            __m256i bias = _mm256_set1_epi32((parts_of(f) == 2 ? less[part] : less[0] + less[1]) * (1 << f.bias_bits));
+            EACH(side, m->sides) {
+                __m256i *to = &s.of[part][i * m->sides + side];
+                *to = _mm256_add_epi32(*to, bias);
+            }
         }
     }
     return s;
 }
 
-/* The sums at `at` of one block, scaled and added to `sum`. */
-KERNEL __m256 add_block(const lar_panel_form f, const block_sums *b, uint32_t at, const scales *s,
-                        const lar_int8_block *x, __m256 sum) {
-    __m256 scale = _mm256_set1_ps(x->scale), whole = _mm256_cvtepi32_ps(b->of[0][at]);
+/* The sums of one token and side, of both parts or the first, scaled and added to `sum`. */
+KERNEL __m256 add_block(const lar_panel_form f, const __m256i whole[2], const scales *s, const lar_int8_block *x,
+                        __m256 sum) {
+    __m256 scale = _mm256_set1_ps(x->scale), first = _mm256_cvtepi32_ps(whole[0]);
     if (f.scales == LAR_SCALES_K16) {
-        __m256 part = _mm256_mul_ps(whole, s->scale[0]);
-        part = _mm256_fmadd_ps(_mm256_cvtepi32_ps(b->of[1][at]), s->scale[1], part);
+        __m256 part = _mm256_mul_ps(first, s->scale[0]);
+        part = _mm256_fmadd_ps(_mm256_cvtepi32_ps(whole[1]), s->scale[1], part);
         return _mm256_fmadd_ps(part, scale, sum);
     }
-    sum = _mm256_fmadd_ps(whole, _mm256_mul_ps(s->scale[0], scale), sum);
+    sum = _mm256_fmadd_ps(first, _mm256_mul_ps(s->scale[0], scale), sum);
     if (f.scales == LAR_SCALES_K || f.scales == LAR_SCALES_F16_MIN)
         sum = _mm256_fnmadd_ps(s->minimum, _mm256_set1_ps(x->scaled_sum), sum);
     return sum;
@@ -208,40 +214,40 @@ KERNEL void int8_one(const lar_panel_form f, const lar_tile *t, const uint8_t *p
         EACH(side, SIDES) {
             groups w = unpack(f, block + 32 * side);
             scales s = scales_of(f, panel, b, side);
-            block_sums q = sums_of(f, &w, 1, 1, x);
-            sums[side] = add_block(f, &q, 0, &s, x, sums[side]);
+            block_sums q = sums_of(f, &(some){&w, x, 1, 1});
+            sums[side] = add_block(f, (__m256i[2]){q.of[0][0], q.of[parts_of(f) - 1][0]}, &s, x, sums[side]);
         }
     }
     EACH(side, SIDES) { _mm256_storeu_ps(y + LANES * side, sums[side]); }
 }
 
-/* Of one block, `tokens` tokens and `sides` sides, constants; their sums lie in y. */
-KERNEL void int8_add(const lar_panel_form f, const groups *w, const scales *s, const uint32_t size[2],
-                     const lar_int8_block *x, float *y) {
-    const uint32_t tokens = size[0], sides = size[1];
-    block_sums q = sums_of(f, w, tokens, sides, x);
-    EACH(i, tokens) {
-        EACH(side, sides) {
+/* The sums of tokens and sides lie in y. */
+KERNEL void int8_add(const lar_panel_form f, const some *m, const scales *s, float *y) {
+    block_sums q = sums_of(f, m);
+    EACH(i, m->tokens) {
+        EACH(side, m->sides) {
+            const uint32_t at = i * m->sides + side;
             float *to = y + i * ROWS + LANES * side;
-            _mm256_storeu_ps(to, add_block(f, &q, i * sides + side, &s[side], x + i, _mm256_loadu_ps(to)));
+            _mm256_storeu_ps(to, add_block(f, (__m256i[2]){q.of[0][at], q.of[parts_of(f) - 1][at]}, &s[side], m->x + i,
+                                           _mm256_loadu_ps(to)));
         }
     }
 }
 
-/* One block of `n` tokens. Both sides share the loads of several tokens; with 8 bits the work is elsewhere. */
-KERNEL void int8_block(const lar_panel_form f, const groups *w, const scales *s, const lar_int8_block *x, uint32_t n,
-                       float *y) {
-    uint32_t i = 0;
+/* A block of all its tokens. Both sides share the loads of several tokens; with 8 bits the work is elsewhere. */
+KERNEL void int8_block(const lar_panel_form f, const some *all, const scales *s, float *y) {
+    const lar_int8_block *x = all->x;
+    const groups *w = all->w;
+    uint32_t i = 0, n = all->tokens;
     if (f.bias_bits == SIGNED_FROM || n < NEAR) {
         EACH(side, SIDES) {
-            for (i = 0; i < n; i++)
-                int8_add(f, w + side, s + side, (const uint32_t[2]){1, 1}, x + i, y + i * ROWS + LANES * side);
+            for (i = 0; i < n; i++) int8_add(f, &(some){w + side, x + i, 1, 1}, s + side, y + i * ROWS + LANES * side);
         }
         return;
     }
-    for (; i + NEAR <= n; i += NEAR) int8_add(f, w, s, (const uint32_t[2]){NEAR, SIDES}, x + i, y + i * ROWS);
-    for (; i + 2 <= n; i += 2) int8_add(f, w, s, (const uint32_t[2]){2, SIDES}, x + i, y + i * ROWS);
-    if (i < n) int8_add(f, w, s, (const uint32_t[2]){1, SIDES}, x + i, y + i * ROWS);
+    for (; i + NEAR <= n; i += NEAR) int8_add(f, &(some){w, x + i, NEAR, SIDES}, s, y + i * ROWS);
+    for (; i + 2 <= n; i += 2) int8_add(f, &(some){w, x + i, 2, SIDES}, s, y + i * ROWS);
+    if (i < n) int8_add(f, &(some){w, x + i, 1, SIDES}, s, y + i * ROWS);
 }
 
 /* Any number of tokens: a block is unpacked once. */
@@ -257,7 +263,7 @@ KERNEL void int8_any(const lar_panel_form f, const lar_tile *t, const uint8_t *p
             w[side] = unpack(f, block + 32 * side);
             s[side] = scales_of(f, panel, b, side);
         }
-        int8_block(f, w, s, x, t->tokens, y);
+        int8_block(f, &(some){w, x, t->tokens, SIDES}, s, y);
     }
 }
 

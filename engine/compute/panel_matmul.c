@@ -1,7 +1,7 @@
 /* Matrix products over repacked weights: gives the tiles of panels.h to the kernels of one path.
  * Flow: matmul.c calls; panels.c repacks; kernels_*.c compute; workers.c runs the shares. Blocks while it computes.
- * Threads: an item has CHUNK panels (rows of W) and so columns of y that nobody else writes, whoever does it; what all
- * read (rounded x) is complete before any of them starts, as every phase is a work of its own. Products that do not need
+ * Threads: an item has CHUNK panels (rows of W) and so columns of y that nobody else writes, whoever does it. What all
+ * read (rounded x) is complete before any of them starts: every phase is a work of its own. Products that do not need
  * each other are one work, and small phases are done by the caller alone: cheaper than waking anyone.
  * Why tiles: 16 tokens share the unpacking of a block, and lie so that a kernel reads them in one stream.
  * Memory: prepare allocates; products use the workspace: rounded x, and for experts their hidden values. */
