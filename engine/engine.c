@@ -110,6 +110,23 @@ static void be_nice(void *context, uint32_t part, uint32_t parts) {
     if (getpriority(PRIO_PROCESS, 0) < *niceness) (void)setpriority(PRIO_PROCESS, 0, *niceness);
 }
 
+typedef struct shared_work {
+    void (*work)(void *context, uint32_t i);
+    void *context;
+    uint32_t count;
+} shared_work;
+
+static void do_share(void *context, uint32_t part, uint32_t parts) {
+    const shared_work *w = context;
+    uint64_t begin, end;
+    lar_workers_share(w->count, part, parts, &begin, &end);
+    for (; begin < end; begin++) w->work(w->context, (uint32_t)begin);
+}
+
+void lar_engine_share(lar_engine *e, uint32_t count, void (*work)(void *context, uint32_t i), void *context) {
+    if (count) lar_workers_run(e->workers, do_share, &(shared_work){work, context, count});
+}
+
 void lar_engine_nice(lar_engine *e, int niceness) { lar_workers_run(e->workers, be_nice, &niceness); }
 
 static uint64_t matrix_bytes(const lar_matrix *m) {

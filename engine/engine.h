@@ -79,6 +79,10 @@ lar_engine_info lar_engine_info_of(const lar_engine *e);
  * For the thread that calls lar_engine_step, so that others of the process go first. */
 void lar_engine_nice(lar_engine *e, int niceness);
 
+/* Does work(context, i) once for each i of [0, count), on all threads that compute, and returns when all are done: for
+ * what is to be done with the logits of many. By the thread of the steps, between them. Allocates nothing. */
+void lar_engine_share(lar_engine *e, uint32_t count, void (*work)(void *context, uint32_t i), void *context);
+
 /* What turns text into ids and back. */
 typedef struct lar_engine_text {
     lar_tokenizer *tokenizer;

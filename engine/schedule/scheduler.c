@@ -37,11 +37,12 @@ static bool take_memory(lar_scheduler *s) {
     s->parts = array(s, sizeof *s->parts);
     s->part_jobs = array(s, sizeof *s->part_jobs);
     s->part_wanted = array(s, sizeof *s->part_wanted);
+    s->drawn = array(s, sizeof *s->drawn);
     s->pieces = array(s, sizeof *s->pieces);
     s->piece_jobs = array(s, sizeof *s->piece_jobs);
     s->logits = array(s, s->limits.vocab * sizeof *s->logits);
-    return s->queue && s->begun && s->parts && s->part_jobs && s->part_wanted && s->pieces && s->piece_jobs &&
-           s->logits;
+    return s->queue && s->begun && s->parts && s->part_jobs && s->part_wanted && s->drawn && s->pieces &&
+           s->piece_jobs && s->logits;
 }
 
 static void free_memory(lar_scheduler *s) {
@@ -50,6 +51,7 @@ static void free_memory(lar_scheduler *s) {
     free(s->parts);
     free(s->part_jobs);
     free(s->part_wanted);
+    free(s->drawn);
     free(s->pieces);
     free(s->piece_jobs);
     free(s->logits);

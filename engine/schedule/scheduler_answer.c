@@ -1,7 +1,7 @@
 /* What a step brought: tokens are drawn and told, prompts that are complete become answers, ended ones go.
  * Called by the rounds of scheduler_round.c, on the scheduler's thread, which calls back from here without the lock.
- * Order: tokens of those that decode come first, then prompts that are complete: a fork may need pages of younger jobs,
- * and what they had computed is told by then.
+ * Order: tokens of those that decode are drawn, on all threads, and told first, then come prompts that are complete: a
+ * fork may need pages of younger jobs, and what they had computed is told by then.
  * Invariants: a job stays until the round's end, whatever its callbacks say; on_begin before the first token;
  * on_sample_end once for each sample of a job that ends well; on_end last. */
 #include "base/ensure.h"
@@ -28,20 +28,26 @@ static void count_gap(lar_scheduler *s, lar_job_sample *a, uint64_t now_us) {
     a->told_us = now_us;
 }
 
-static void next_token(lar_scheduler *s, lar_job *j, lar_job_sample *a, const float *logits) {
-    lar_sampled drawn;
+static void draw(lar_job_sample *a, const float *logits, lar_step_drawn *out) {
+    out->error = lar_sampler_next(a->sampler, logits, &out->sampled, &out->detail);
+}
+
+static void tell_token(lar_scheduler *s, lar_job *j, lar_job_sample *a, const lar_step_drawn *drawn) {
     uint32_t index = a->count - j->request.count;
-    j->error = lar_sampler_next(a->sampler, logits, &drawn, &j->detail);
-    if (j->error) return;
+    if (drawn->error) {
+        j->error = drawn->error;
+        j->detail = drawn->detail;
+        return;
+    }
     lar_fair_queue_count(s->queue, &j->entry, 1);
-    if (lar_job_ends_with(j, drawn.id)) {
+    if (lar_job_ends_with(j, drawn->sampled.id)) {
         end_sample(s, j, a, LAR_JOB_STOP);
         return;
     }
-    a->tokens[a->count++] = drawn.id;
+    a->tokens[a->count++] = drawn->sampled.id;
     j->answer_tokens++;
     s->counts.answer_tokens++;
-    lar_job_token t = {.sample = (uint32_t)(a - j->samples), .index = index, .sampled = &drawn};
+    lar_job_token t = {.sample = (uint32_t)(a - j->samples), .index = index, .sampled = &drawn->sampled};
     if (!j->calls.on_token(j->calls.user, &t)) end_sample(s, j, a, LAR_JOB_ENDED);
     else if (index + 1 == j->answer_max) end_sample(s, j, a, LAR_JOB_LENGTH);
 }
@@ -61,6 +67,7 @@ static void begin(lar_scheduler *s, lar_job *j, uint64_t now_us) {
 
 /* The sequence of the first sample is as long as it was to become. `logits` are those behind it, if they are wanted. */
 static void complete_prefill(lar_scheduler *s, lar_job *j, const float *logits, uint64_t now_us) {
+    lar_step_drawn drawn;
     if (!lar_scheduler_fork(s, j)) return;
     lar_job_move(j, LAR_JOB_DECODE);
     if (!j->begun) begin(s, j, now_us);
@@ -68,28 +75,44 @@ static void complete_prefill(lar_scheduler *s, lar_job *j, const float *logits, 
         lar_job_sample *a = &j->samples[i];
         if (a->ended || a->count != lar_sequence_length(a->sequence)) continue;
         count_gap(s, a, now_us);
-        next_token(s, j, a, logits);
+        draw(a, logits, &drawn);
+        tell_token(s, j, a, &drawn);
     }
 }
 
-static void deliver_part(lar_scheduler *s, const lar_step_part *p, uint64_t now_us) {
+static const float *logits_of(const lar_scheduler *s, const lar_step_part *p) {
+    return p->row < 0 ? NULL : s->logits + (size_t)p->row * s->limits.vocab;
+}
+
+/* Of part i, on any of the engine's threads. Not behind a prompt: there a job can still be preempted for the sake of
+ * forks, and must not have drawn then. */
+static void draw_part(void *context, uint32_t i) {
+    lar_scheduler *s = context;
+    const lar_step_part *p = &s->part_jobs[i];
+    if (p->row >= 0 && p->job->state == LAR_JOB_DECODE) draw(p->sample, logits_of(s, p), &s->drawn[i]);
+}
+
+static void deliver_decoded(lar_scheduler *s, uint32_t i, uint64_t now_us) {
+    const lar_step_part *p = &s->part_jobs[i];
+    if (p->row < 0 || p->job->error) return;
+    count_gap(s, p->sample, now_us);
+    tell_token(s, p->job, p->sample, &s->drawn[i]);
+}
+
+static void deliver_prefill(lar_scheduler *s, uint32_t i, uint64_t now_us) {
+    const lar_step_part *p = &s->part_jobs[i];
     lar_job *j = p->job;
-    const float *logits = p->row < 0 ? NULL : s->logits + (size_t)p->row * s->limits.vocab;
-    if (j->error || !p->sample->sequence) return;
-    if (j->state == LAR_JOB_PREFILL) {
-        if (lar_sequence_length(p->sample->sequence) == j->prefill_end) complete_prefill(s, j, logits, now_us);
-    } else if (logits) {
-        count_gap(s, p->sample, now_us);
-        next_token(s, j, p->sample, logits);
-    }
+    if (j->error || lar_sequence_length(p->sample->sequence) != j->prefill_end) return;
+    complete_prefill(s, j, logits_of(s, p), now_us);
 }
 
 void lar_scheduler_deliver(lar_scheduler *s, uint32_t parts, uint64_t now_us) {
     for (uint32_t i = 0; i < parts; i++) keep_pages(s->part_jobs[i].sample);
+    lar_engine_share(s->o.engine, parts, draw_part, s);
     for (uint32_t i = 0; i < parts; i++)
-        if (s->part_jobs[i].job->state == LAR_JOB_DECODE) deliver_part(s, &s->part_jobs[i], now_us);
+        if (s->part_jobs[i].job->state == LAR_JOB_DECODE) deliver_decoded(s, i, now_us);
     for (uint32_t i = 0; i < parts; i++)
-        if (s->part_jobs[i].job->state == LAR_JOB_PREFILL) deliver_part(s, &s->part_jobs[i], now_us);
+        if (s->part_jobs[i].job->state == LAR_JOB_PREFILL) deliver_prefill(s, i, now_us);
 }
 
 /* -- the end ----------------------------------------------------------------------------------------------------- */

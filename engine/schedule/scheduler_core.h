@@ -20,6 +20,13 @@ typedef struct lar_step_part {
     int32_t row; /* of the logits; -1: none */
 } lar_step_part;
 
+/* The token that was drawn for a part's sample. */
+typedef struct lar_step_drawn {
+    lar_sampled sampled;
+    lar_error error; /* of lar_sampler_next, with */
+    lar_diag detail;
+} lar_step_drawn;
+
 struct lar_scheduler {
     lar_scheduler_options o; /* with every default filled in */
     lar_job_limits limits;
@@ -47,6 +54,7 @@ struct lar_scheduler {
     lar_engine_part *parts;    /* (sequences_max): of the step, with */
     lar_step_part *part_jobs;  /* (sequences_max), and */
     uint32_t *part_wanted;     /* (sequences_max): each part's last token */
+    lar_step_drawn *drawn;     /* (sequences_max): by part, where it has logits and its job decodes */
     lar_piece *pieces;         /* (sequences_max) */
     lar_step_part *piece_jobs; /* (sequences_max) */
     float *logits;             /* (sequences_max, vocab) */

@@ -305,6 +305,11 @@ lar_engine_info lar_engine_info_of(const lar_engine *e) {
 
 void lar_engine_nice(lar_engine *e, int niceness) { (void)e, (void)niceness; }
 
+void lar_engine_share(lar_engine *e, uint32_t count, void (*work)(void *context, uint32_t i), void *context) {
+    (void)e;
+    for (uint32_t i = count; i-- > 0;) work(context, i); /* no order is promised */
+}
+
 const stub_step *stub_last_step(const lar_engine *e) { return &e->last; }
 uint64_t stub_steps(const lar_engine *e) { return e->steps; }
 uint64_t stub_tokens(const lar_engine *e) { return e->tokens; }
