@@ -45,6 +45,7 @@ static uint64_t request_bytes(const lar_plan_model *m, const lar_plan_request *r
 }
 
 static uint64_t all_weights(const lar_plan_model *m, const lar_plan_request *r) {
+    if (r->held && !r->requantised) return r->held;
     if (!r->requantised && m->file_bytes) return m->file_bytes;
     const lar_dtype_info *type = lar_dtype_info_of(r->requantised ? r->weights : m->stored);
     return times(up(m->parameters, type->block_elements), type->block_bytes);
@@ -103,7 +104,7 @@ lar_error lar_plan_compute(const lar_plan_model *m, const lar_plan_request *r, l
     out->request = r->kv_layers ? times(out->token, pages(r->context)) : request_bytes(m, r, out->layer);
     out->all = r->cache ? r->cache : times(out->request, r->sequences);
     out->weights = weight_bytes(m, r);
-    out->scratch = scratch_bytes(m, r);
+    out->scratch = r->scratch ? r->scratch : scratch_bytes(m, r);
     out->total = add(add(out->all, out->weights), out->scratch);
     out->verdict = judge(out->total, out->budget);
     if (out->total >= top) return lar_fail(LAR_LIMIT, d, "the sizes together go beyond 4 EiB");
