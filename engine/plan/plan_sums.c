@@ -73,8 +73,11 @@ static uint64_t scratch_bytes(const lar_plan_model *m, const lar_plan_request *r
     uint64_t head = m->latent ? f[LAR_PLAN_NOPE] + f[LAR_PLAN_ROPE] : f[LAR_PLAN_HEAD_DIM];
     uint64_t dense = 3 * f[LAR_PLAN_HIDDEN] + 2 * f[LAR_PLAN_WIDTH];
     uint64_t experts = f[LAR_PLAN_EXPERTS_USED] * (3 * f[LAR_PLAN_HIDDEN] + 2 * f[LAR_PLAN_EXPERT_WIDTH]);
-    uint64_t row = 3 * f[LAR_PLAN_HIDDEN] + f[LAR_PLAN_HEADS] * (head + f[LAR_PLAN_VALUE_DIM]) +
-                   (dense > experts ? dense : experts);
+    uint64_t shared =
+        f[LAR_PLAN_SHARED_WIDTH] ? f[LAR_PLAN_SHARED_WIDTH] : f[LAR_PLAN_EXPERTS_SHARED] * f[LAR_PLAN_EXPERT_WIDTH];
+    if (shared) experts += 3 * f[LAR_PLAN_HIDDEN] + 2 * shared; /* at the same time as the chosen ones */
+    uint64_t row = 3 * f[LAR_PLAN_HIDDEN] + f[LAR_PLAN_RANK] + f[LAR_PLAN_ROPE] +
+                   f[LAR_PLAN_HEADS] * (head + f[LAR_PLAN_VALUE_DIM]) + (dense > experts ? dense : experts);
     uint64_t latents = 2 * least(rows, 128) * f[LAR_PLAN_HEADS] * f[LAR_PLAN_RANK];
     return times(4, add(add(times(rows, row), latents), times(r->sequences, f[LAR_PLAN_VOCAB])));
 }
