@@ -12,6 +12,7 @@
 #include "base/digest.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "gateway/health/breaker.h"
 #include "gateway/usage/usage.h"
 #include "policies/canon.h"
 #include "policies/provider.h"
@@ -88,19 +89,33 @@ typedef struct lar_upstream_config {
     uint32_t connections_max;        /* 1024 at once, each loop; over it requests wait */
     uint32_t queue_max;              /* 1024 waiting requests, each loop; over it 503 */
     uint32_t dns_ttl_ms;             /* 30 s */
-    int inject_usage;                /* -1 = as the profile says, 0, 1 */
+    uint32_t retry_attempts, retry_backoff_ms, retry_wait_ms;
+    lar_breaker_options breaker;
+    const char *group;     /* the name that was written; `name` is this, but for its further replicas: "name/2" */
+    uint32_t replica_next; /* index of the next replica of the group, 0 after the last */
+    uint32_t replica_slack_percent;
+    int inject_usage; /* -1 = as the profile says, 0, 1 */
 } lar_upstream_config;
 
 /* The routes with the longest prefix that fits the path come first (without one that fits: those without a prefix), and
  * among them the first in order whose model and header fit too. If none does: the first of that prefix; without a
  * prefix, the first upstream and no route. Without routes everything goes to the first upstream. */
+typedef struct lar_fallback_config {
+    uint32_t upstream; /* index */
+    const char *model; /* to ask it for; "" = the request's */
+} lar_fallback_config;
+
 typedef struct lar_route_config {
     const char *prefix;                     /* "" = any; "/team-a" is cut off before the path goes on */
     const char *model;                      /* pattern with '*', "" = any */
     const char *header_name, *header_value; /* "" = any */
     uint32_t upstream;                      /* index */
     bool pass_through;                      /* paths that are no known endpoint are allowed under this prefix */
-    int canon;                              /* a lar_canon_mode, or -1: as canon.mode says */
+    const lar_fallback_config *fallbacks;   /* in turn, none twice, none the route's own */
+    uint32_t fallback_count;
+    uint32_t deadline_ms, hold_ms; /* 0 = none */
+    uint32_t hold_bytes;
+    int canon; /* a lar_canon_mode, or -1: as canon.mode says */
 } lar_route_config;
 
 /* A client key of larder's own. Only its digest is kept. */

@@ -206,7 +206,9 @@ static lar_error take_upstream(lar_loader *l, const lar_upstream_raw *raw, lar_u
     u->queue_max = raw->queue_max;
     u->dns_ttl_ms = raw->dns_ttl_ms;
     u->inject_usage = (int)raw->inject_usage - 1;
-    return LAR_OK;
+    u->group = u->name;
+    *field = "breaker.open";
+    return lar_loader_take_health(raw, u, why);
 }
 
 /* The first option that was given and does nothing for this kind of upstream, which nobody may believe it does. NULL:
@@ -233,6 +235,9 @@ static lar_error read_upstreams(lar_loader *l) {
     lar_error e = l->upstreams ? begin_list(l, l->upstreams, "upstreams", sizeof(lar_upstream_config), &items) : LAR_OK;
     if (e || !items) return e;
     lar_config *c = l->config;
+    const char **urls = lar_arena_zalloc(&l->scratch, l->upstreams->count * sizeof *urls);
+    const lar_yaml_node **at = lar_arena_zalloc(&l->scratch, l->upstreams->count * sizeof *at);
+    if (!urls || !at) return out_of_memory(l);
     c->upstreams = items;
     for (const lar_yaml_node *n = l->upstreams->first; n; n = n->next) {
         lar_upstream_raw raw;
@@ -250,9 +255,14 @@ static lar_error read_upstreams(lar_loader *l) {
         e = take_upstream(l, &raw, u, &field, &why);
         if (e == LAR_NO_MEMORY) return out_of_memory(l);
         if (e) return fail_item(l, &r, n, field, why.text);
-        c->upstream_count++;
+        urls[c->upstream_count] = raw.replicas;
+        at[c->upstream_count++] = mark(&r, "replicas", n);
     }
-    return LAR_OK;
+    uint32_t i = 0;
+    lar_diag why = {0};
+    e = lar_loader_add_replicas(l, urls, &i, &why);
+    if (e == LAR_NO_MEMORY) return out_of_memory(l);
+    return e ? lar_loader_fail_at(l, at[i], "upstreams.replicas", why.text) : LAR_OK;
 }
 
 /* The flags of the one upstream, by the name of the field they fill. */
@@ -341,19 +351,6 @@ static lar_error all_upstreams(lar_loader *l) {
 
 /* -- routes ---------------------------------------------------------------------------------------- */
 
-static lar_error find_upstream(lar_loader *l, const char *name, uint32_t *out, lar_diag *why) {
-    lar_nearest n;
-    lar_nearest_init(&n, lar_slice_cstr(name));
-    for (uint32_t i = 0; i < l->config->upstream_count; i++) {
-        *out = i;
-        if (strcmp(name, l->config->upstreams[i].name) == 0) return LAR_OK;
-        lar_nearest_offer(&n, lar_slice_cstr(l->config->upstreams[i].name));
-    }
-    if (!*name) return lar_fail(LAR_INVALID, why, "is missing; name the upstream that such requests go to");
-    return lar_fail(LAR_INVALID, why, "no upstream has this name%s%.*s%s", n.best.ptr ? "; did you mean '" : "",
-                    (int)n.best.len, n.best.ptr ? n.best.ptr : "", n.best.ptr ? "'?" : "");
-}
-
 /* A prefix is compared with the bytes of a path, so it must have one spelling only. */
 static lar_error take_prefix(lar_loader *l, const char *text, const char **out, lar_diag *why) {
     lar_slice p = lar_slice_cstr(text);
@@ -379,6 +376,9 @@ static lar_error take_route(lar_loader *l, const lar_route_raw *raw, const lar_m
                                 .header_name = raw->header_name,
                                 .header_value = raw->header_value,
                                 .pass_through = raw->pass_through,
+                                .deadline_ms = raw->deadline_ms,
+                                .hold_ms = raw->hold_ms,
+                                .hold_bytes = (uint32_t)raw->hold_bytes,
                                 .canon = (int)raw->canon - 1};
     *field = "prefix";
     lar_error e = take_prefix(l, raw->prefix, &route->prefix, why);
@@ -392,7 +392,10 @@ static lar_error take_route(lar_loader *l, const lar_route_raw *raw, const lar_m
     if (*raw->header_name && !lar_is_field_name(raw->header_name))
         return lar_fail(LAR_INVALID, why, "is not the name of a header field");
     *field = "upstream";
-    return find_upstream(l, raw->upstream, &route->upstream, why);
+    e = lar_loader_find_upstream(l, raw->upstream, &route->upstream, why);
+    if (e) return e;
+    *field = "fallback";
+    return lar_loader_take_fallbacks(l, raw, route, why);
 }
 
 static lar_error read_routes(lar_loader *l) {

@@ -62,6 +62,16 @@ LAR_MUST_USE lar_error lar_loader_lists(lar_loader *l);
 /* What no single row can say: values that must fit each other, names that must exist, files that must open. */
 LAR_MUST_USE lar_error lar_loader_check(lar_loader *l);
 
+/* config_fallback.c. INVALID with the reason in `why`; NO_MEMORY. */
+LAR_MUST_USE lar_error lar_loader_find_upstream(lar_loader *l, const char *name, uint32_t *out, lar_diag *why);
+/* route->upstream is settled. */
+LAR_MUST_USE lar_error lar_loader_take_fallbacks(lar_loader *l, const lar_route_raw *raw, lar_route_config *route,
+                                                 lar_diag *why);
+LAR_MUST_USE lar_error lar_loader_take_health(const lar_upstream_raw *raw, lar_upstream_config *u, lar_diag *why);
+/* Behind the upstreams that were written come their further replicas; urls[i] are those of upstream i, separated by
+ * blanks. After an error *at is the upstream that it is about. */
+LAR_MUST_USE lar_error lar_loader_add_replicas(lar_loader *l, const char *const *urls, uint32_t *at, lar_diag *why);
+
 /* A header field's name: an RFC 9110 token. */
 bool lar_is_field_name(const char *text);
 

@@ -27,9 +27,10 @@ enum {
 static const uint8_t moves[EXCHANGE_STATE_COUNT] = {
     [EXCHANGE_BODY] = TO(RECALL) | TO(WAIT_CONN) | TO(DONE),
     [EXCHANGE_RECALL] = TO(WAIT_CONN) | TO(DONE),
-    [EXCHANGE_WAIT_CONN] = TO(WAIT_HEAD) | TO(DONE),
-    [EXCHANGE_WAIT_HEAD] = TO(WAIT_CONN) | TO(RELAY) | TO(DONE),
-    [EXCHANGE_RELAY] = TO(DRAIN) | TO(DONE),
+    [EXCHANGE_WAIT_CONN] = TO(WAIT_HEAD) | TO(BACKOFF) | TO(DONE),
+    [EXCHANGE_BACKOFF] = TO(WAIT_CONN) | TO(DONE),
+    [EXCHANGE_WAIT_HEAD] = TO(RELAY) | TO(BACKOFF) | TO(DONE),
+    [EXCHANGE_RELAY] = TO(DRAIN) | TO(BACKOFF) | TO(DONE),
     [EXCHANGE_DRAIN] = TO(DONE),
     [EXCHANGE_DONE] = TO(BODY),
 };
@@ -62,6 +63,7 @@ lar_exchange *lar_exchange_take(lar_loop *l) {
     lar_buf_init(&x->body, c->body_bytes_max);
     lar_buf_init(&x->held, (size_t)SSE_EVENT_BYTES_MAX + (64u << 10));
     lar_buf_init(&x->copy, 8u << 20);
+    lar_buf_init(&x->early, 16u << 20);
     lar_buf_init(&x->up_head, 256u << 10);
     lar_buf_init(&x->out_head, 256u << 10);
     lar_sse_init(&x->sse, SSE_EVENT_BYTES_MAX);
@@ -76,6 +78,7 @@ static void on_freed(uv_handle_t *h) {
     lar_buf_release(&x->body);
     lar_buf_release(&x->held);
     lar_buf_release(&x->copy);
+    lar_buf_release(&x->early);
     lar_buf_release(&x->up_head);
     lar_buf_release(&x->out_head);
     lar_sse_release(&x->sse);
@@ -106,6 +109,7 @@ void lar_exchange_recycle(lar_exchange *x) {
     lar_buf_reset(&x->body, KEEP_BODY_BYTES);
     lar_buf_reset(&x->held, KEEP_HELD_BYTES);
     lar_buf_reset(&x->copy, KEEP_HELD_BYTES);
+    lar_buf_reset(&x->early, KEEP_HELD_BYTES);
     lar_buf_reset(&x->up_head, KEEP_HELD_BYTES);
     lar_buf_reset(&x->out_head, KEEP_HELD_BYTES);
     lar_sse_reset(&x->sse);
@@ -127,11 +131,14 @@ static void clear(lar_exchange *x) {
     x->ask = (lar_shared_ask){.link = x->loop->shared, .on_done = lar_exchange_on_recalled, .owner = x};
     x->recall_rounds = 0;
     x->mended = 0;
-    x->sent = x->queued = x->retried = x->paused = x->copy_given_up = false;
+    x->queued = x->paused = x->copy_given_up = x->holding = false;
+    x->target_count = x->target = x->tries = x->attempts = x->wait_ms = x->cold_tokens = 0;
+    x->failure = LAR_FAILURE_NONE;
+    x->leave_open = x->loaded = x->unsent = false;
     x->relay = RELAY_RAW;
     x->last_cr = x->head_sent = x->chunked_out = x->answer_whole = x->no_body = false;
     x->status = 0;
-    x->first_byte_ns = x->sent_ns = 0;
+    x->first_byte_ns = x->due_ns = 0;
     x->error = LAR_OK;
 }
 
@@ -252,11 +259,9 @@ lar_error lar_exchange_body(lar_exchange *x, lar_slice part) {
 void lar_exchange_send(lar_exchange *x, lar_error e, const lar_diag *d) {
     if (!e) {
         lar_exchange_count_prepared(x);
-        lar_exchange_move(x, EXCHANGE_WAIT_CONN);
-        lar_exchange_wait(x, x->upstream->connect_timeout_ms);
-        e = lar_lease_acquire(x->set->pools[x->upstream_index], &x->lease);
+        lar_exchange_attempt(x);
+        return;
     }
-    if (!e) return;
     lar_slice text = lar_arena_copy(&x->arena, lar_slice_cstr(d->text));
     lar_exchange_fail(x, e, text.ptr ? text.ptr : "");
 }
@@ -270,27 +275,18 @@ void lar_exchange_run(lar_exchange *x) {
 
 void lar_exchange_refuse(lar_exchange *x, lar_error e, const lar_diag *d) { lar_exchange_fail(x, e, d ? d->text : ""); }
 
-/* The shorter of `ms` and what is left of the whole. */
+/* The shortest of `ms`, what is left of the whole, and, while events are held, what is left of that. */
 void lar_exchange_wait(lar_exchange *x, uint32_t ms) {
-    uint32_t total = x->upstream->total_timeout_ms;
-    if (total) {
-        uint64_t gone = (lar_clock_mono_ns() - x->start_ns) / 1000000u;
-        uint64_t left = gone >= total ? 1 : total - gone;
-        if (left < ms) ms = (uint32_t)left;
+    uint64_t now = lar_clock_mono_ns();
+    bool first = x->state == EXCHANGE_WAIT_CONN || x->state == EXCHANGE_WAIT_HEAD || !x->head_sent;
+    uint32_t left = first ? lar_exchange_left_ms(x) : x->upstream->total_timeout_ms ? lar_exchange_left_ms(x) : ms;
+    if (left < ms) ms = left ? left : 1;
+    x->due_ns = now + (uint64_t)ms * 1000000u;
+    if (x->holding) {
+        uint64_t hold = x->hold_ns > now ? (x->hold_ns - now) / 1000000u + 1 : 1;
+        if (hold < ms) ms = (uint32_t)hold;
     }
     lar_deadline_set(&x->deadline, ms);
-}
-
-/* A request that certainly was not processed may go out once more, on a fresh connection (RFC 9110 9.2.2). */
-static bool send_again(lar_exchange *x) {
-    if (x->retried) return false;
-    x->retried = true;
-    lar_lease_cancel(&x->lease);
-    x->lease.fresh_only = true;
-    if (x->state == EXCHANGE_WAIT_HEAD) lar_exchange_move(x, EXCHANGE_WAIT_CONN);
-    lar_error e = lar_lease_acquire(x->set->pools[x->upstream_index], &x->lease);
-    if (e) lar_exchange_fail(x, e, "");
-    return true;
 }
 
 static void send_request(lar_exchange *x) {
@@ -305,10 +301,12 @@ static void send_request(lar_exchange *x) {
                            .tenant = x->record.tenant,
                            .id = x->record.request_id};
     lar_error e = lar_lease_send(&x->lease, &r, &unsent);
-    if (e && unsent && send_again(x)) return;
     lar_exchange_move(x, EXCHANGE_WAIT_HEAD);
-    x->sent = true;
-    x->sent_ns = lar_clock_mono_ns();
+    if (e && unsent && x->lease.reused) { /* it had died; nothing of the request can have been executed */
+        lar_exchange_failed(x, e, "");
+        return;
+    }
+    x->unsent = false;
     /* after a failed write an early answer may still be on its way in: a short look for it */
     lar_exchange_wait(x, e ? 1000 : x->upstream->first_byte_timeout_ms);
 }
@@ -322,9 +320,9 @@ static bool idempotent(const lar_exchange *x) {
 static void on_broken(lar_exchange *x, const lar_lease_event *e) {
     switch (x->state) {
     case EXCHANGE_WAIT_HEAD:
-        /* a pooled connection that died under an idempotent request: once more; a POST may have been executed */
-        if (e->error == LAR_UPSTREAM_CLOSED && x->lease.reused && idempotent(x) && send_again(x)) return;
-        lar_exchange_fail(x, e->error, e->detail);
+        /* a pooled connection that died under an idempotent request; a POST may have been executed */
+        x->unsent |= e->error == LAR_UPSTREAM_CLOSED && x->lease.reused && idempotent(x);
+        lar_exchange_failed(x, e->error, e->detail);
         return;
     case EXCHANGE_RELAY: lar_exchange_on_cut(x, e->error, e->detail); return;
     case EXCHANGE_DRAIN: lar_exchange_drained(x); return;
@@ -336,7 +334,7 @@ static void on_lease(void *owner, const lar_lease_event *e) {
     lar_exchange *x = owner;
     switch (e->kind) {
     case LAR_LEASE_READY: send_request(x); return;
-    case LAR_LEASE_FAILED: lar_exchange_fail(x, e->error, e->detail); return;
+    case LAR_LEASE_FAILED: lar_exchange_failed(x, e->error, e->detail); return;
     case LAR_LEASE_HEAD: lar_exchange_on_head(x); return;
     case LAR_LEASE_BODY: lar_exchange_on_body(x, e->data); return;
     case LAR_LEASE_END: lar_exchange_on_end(x); return;
@@ -347,13 +345,25 @@ static void on_lease(void *owner, const lar_lease_event *e) {
 /* Connections have their own limit for connecting; this one is for the look-up of the name, and then for the queue. */
 static void on_conn_due(lar_exchange *x) {
     if (lar_pool_resolving(x->set->pools[x->upstream_index])) {
-        lar_exchange_fail(x, LAR_UPSTREAM_CONNECT_TIMEOUT, "the look-up of its name takes too long");
+        lar_exchange_failed(x, LAR_UPSTREAM_CONNECT_TIMEOUT, "the look-up of its name takes too long");
     } else if (x->queued) {
-        lar_exchange_fail(x, LAR_UPSTREAM_BUSY, "no connection became free");
+        lar_exchange_failed(x, LAR_UPSTREAM_BUSY, "no connection became free");
     } else {
         x->queued = true;
         lar_exchange_wait(x, x->upstream->first_byte_timeout_ms);
     }
+}
+
+/* Held events have waited long enough, or what was waited for is late. */
+static void on_relay_due(lar_exchange *x) {
+    uint64_t now = lar_clock_mono_ns();
+    if (!x->holding || now + 1000000u >= x->due_ns) {
+        lar_exchange_on_cut(x, LAR_UPSTREAM_TIMEOUT, "");
+        return;
+    }
+    uint32_t left = (uint32_t)((x->due_ns - now) / 1000000u);
+    lar_exchange_let_go(x);
+    if (x->state == EXCHANGE_RELAY) lar_exchange_wait(x, left);
 }
 
 static void on_due(void *owner) {
@@ -361,8 +371,9 @@ static void on_due(void *owner) {
     switch (x->state) {
     case EXCHANGE_RECALL: lar_exchange_on_recall_due(x); return;
     case EXCHANGE_WAIT_CONN: on_conn_due(x); return;
-    case EXCHANGE_WAIT_HEAD: lar_exchange_fail(x, LAR_UPSTREAM_TIMEOUT, ""); return;
-    case EXCHANGE_RELAY: lar_exchange_on_cut(x, LAR_UPSTREAM_TIMEOUT, ""); return;
+    case EXCHANGE_BACKOFF: lar_exchange_attempt(x); return;
+    case EXCHANGE_WAIT_HEAD: lar_exchange_failed(x, LAR_UPSTREAM_TIMEOUT, ""); return;
+    case EXCHANGE_RELAY: on_relay_due(x); return;
     case EXCHANGE_DRAIN: lar_exchange_drained(x); return;
     default: return; /* an event of the same turn was first */
     }

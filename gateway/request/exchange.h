@@ -4,6 +4,7 @@
  *   BODY      the request body is arriving
  *   RECALL    the request is prepared; other larders are asked what they know of it
  *   WAIT_CONN the request is prepared and waits for an upstream connection
+ *   BACKOFF   an attempt failed; another one follows at the deadline, or at once
  *   WAIT_HEAD it was sent; the answer's head has not come
  *   RELAY     the answer is being passed on
  *   DRAIN     the client has its whole answer (or is gone); what the upstream still says is read for its usage
@@ -15,6 +16,7 @@
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/json.h"
+#include "gateway/health/failure.h"
 #include "gateway/http1/sse.h"
 #include "gateway/net/deadline.h"
 #include "gateway/request/gateway.h"
@@ -28,6 +30,7 @@ typedef enum exchange_state {
     EXCHANGE_BODY,
     EXCHANGE_RECALL,
     EXCHANGE_WAIT_CONN,
+    EXCHANGE_BACKOFF,
     EXCHANGE_WAIT_HEAD,
     EXCHANGE_RELAY,
     EXCHANGE_DRAIN,
@@ -37,11 +40,19 @@ typedef enum exchange_state {
 
 /* How the answer's body is passed on. */
 typedef enum relay_mode {
-    RELAY_RAW,  /* bytes as they come */
-    RELAY_HOLD, /* a JSON answer, held whole if it is small: an error in a 200 can still become a 502 (H-47) */
-    RELAY_JSON, /* a JSON answer too large to hold: bytes as they come, a copy for the usage */
-    RELAY_SSE   /* event by event */
+    RELAY_RAW,   /* bytes as they come */
+    RELAY_HOLD,  /* a JSON answer, held whole if it is small: an error in a 200 can still become a 502 (H-47) */
+    RELAY_ERROR, /* an answer of 4xx or 5xx, held while another attempt may take its place */
+    RELAY_JSON,  /* a JSON answer too large to hold: bytes as they come, a copy for the usage */
+    RELAY_SSE    /* event by event */
 } relay_mode;
+
+/* One upstream that a request may go to. */
+typedef struct lar_target {
+    uint32_t upstream; /* index */
+    const char *model; /* to ask it for; "" = as the request says */
+} lar_target;
+enum { LAR_TARGETS_MAX = 32 };
 
 struct lar_exchange {
     lar_deadline deadline; /* first member: its timer's memory is the exchange's */
@@ -80,7 +91,23 @@ struct lar_exchange {
     lar_shared_ask ask;
     uint32_t recall_rounds;
     size_t arena_before; /* bytes used when it was last prepared */
-    bool canon_ran, usage_injected, sent, queued, retried;
+    bool canon_ran, usage_injected, queued;
+
+    /* attempts (attempt.c) */
+    lar_target targets[LAR_TARGETS_MAX]; /* in the order in which they are asked */
+    uint32_t target_count, target;
+    uint32_t tries;          /* at the present target, the one under way among them */
+    uint32_t attempts;       /* at all of them */
+    lar_failure failure;     /* of the first that failed */
+    uint32_t wait_ms;        /* the shortest time to come back that was told; 0: none was */
+    uint32_t cold_tokens;    /* of the prompt, that a switch made cold: an estimate */
+    uint32_t first_upstream; /* index of the route's upstream */
+    uint64_t conversation;   /* a hash of its opening; 0: none */
+    uint64_t attempt_ns;
+    lar_breaker_leave leave;
+    bool leave_open; /* the breaker waits to hear how it went */
+    bool loaded;     /* counted in the standing's load */
+    bool unsent;     /* nothing of the request can have been executed */
 
     /* the answer */
     relay_mode relay;
@@ -92,13 +119,17 @@ struct lar_exchange {
     lar_buf out_head;
     lar_sse sse;
     lar_usage usage;
-    bool copy_given_up; /* JSON: the copy grew too large */
-    bool paused;        /* the upstream is not read: the client is slower */
+    bool copy_given_up;        /* JSON: the copy grew too large */
+    bool holding;              /* SSE: head and first events wait for content, since there is another target */
+    uint64_t hold_ns;          /* until then */
+    uint64_t due_ns;           /* what is waited for is late from then on, whatever else is due before */
+    lar_buf early;             /* these events */
+    bool paused;               /* the upstream is not read: the client is slower */
     struct lar_output *output; /* what is gathered of a stream to be remembered, or NULL */
 
     /* the account */
     lar_journal_record record;
-    uint64_t start_ns, first_byte_ns, sent_ns;
+    uint64_t start_ns, first_byte_ns;
     lar_error error;
 };
 
@@ -143,6 +174,31 @@ void lar_exchange_wait(lar_exchange *x, uint32_t ms);
 void lar_exchange_drained(lar_exchange *x);
 /* exchange.c: prepared (or `e`, with `d`): acquires a connection, or answers the error. */
 void lar_exchange_send(lar_exchange *x, lar_error e, const lar_diag *d);
+/* attempt.c: fills in the targets, once the request is prepared for x->upstream_index; aims at the first. */
+void lar_exchange_choose(lar_exchange *x);
+/* attempt.c: upstream and upstream_index are the present target's. */
+void lar_exchange_aim(lar_exchange *x);
+/* attempt.c: sends to the present target, or to a later one, or fails. May be DONE on return. */
+void lar_exchange_attempt(lar_exchange *x);
+/* attempt.c: the present attempt failed. True: it is seen to, by another attempt or an answer; x may be DONE. False:
+ * the caller answers. `wait_ms`: when the upstream wants to be asked again; 0: it did not say. */
+bool lar_exchange_recover(lar_exchange *x, lar_failure f, uint32_t wait_ms);
+/* attempt.c: the same for an error of larder's own. */
+bool lar_exchange_recover_error(lar_exchange *x, lar_error e);
+/* attempt.c: recovers, or answers the error. */
+void lar_exchange_failed(lar_exchange *x, lar_error e, const char *detail);
+/* attempt.c: another attempt might take the place of this answer. */
+bool lar_exchange_may_recover(const lar_exchange *x);
+/* attempt.c: the attempt brought content. */
+void lar_exchange_attempt_well(lar_exchange *x);
+/* attempt.c: the exchange ends, however it did. */
+void lar_exchange_attempt_over(lar_exchange *x);
+/* attempt.c: of the route's deadline and the upstream's total, whichever ends first; UINT32_MAX: there is none. */
+uint32_t lar_exchange_left_ms(const lar_exchange *x);
+/* attempt.c: appends the fields that say who answered and what failed before. */
+LAR_MUST_USE lar_error lar_exchange_attempt_fields(const lar_exchange *x, lar_buf *out);
+/* relay.c: what was held goes out now. */
+void lar_exchange_let_go(lar_exchange *x);
 /* exchange_recall.c: true if other larders are asked; the exchange goes on by itself then. */
 bool lar_exchange_recall(lar_exchange *x);
 /* exchange_recall.c: tells the shared memory, if there is one, whose values come next. */

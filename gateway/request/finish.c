@@ -109,6 +109,7 @@ static void settle(lar_exchange *x, lar_ending how) {
     atomic_fetch_sub_explicit(&g->buffered_bytes, (long long)x->budget_bytes, memory_order_relaxed);
     if (x->answer_whole) lar_lease_release(&x->lease);
     else lar_lease_cancel(&x->lease);
+    lar_exchange_attempt_over(x);
     lar_exchange_forget_output(x);
     x->set->users--;
     x->set = NULL;
@@ -173,6 +174,7 @@ lar_error lar_exchange_own_fields(const lar_exchange *x, lar_buf *out) {
         before = ", ";
     }
     if (!e && before[0] == ',') e = lar_buf_add_slice(out, LAR_SLICE("\r\n"));
+    if (!e) e = lar_exchange_attempt_fields(x, out);
     if (!e && x->cors.len)
         e = lar_buf_printf(out, "Access-Control-Allow-Origin: %.*s\r\nVary: Origin\r\n", LAR_FMT(x->cors));
     return e;
@@ -250,7 +252,9 @@ void lar_exchange_fail(lar_exchange *x, lar_error e, const char *detail) {
     } else if (e == LAR_UNAUTHORIZED) {
         fields = "WWW-Authenticate: Bearer\r\n";
     } else if (lar_error_status(e) == 503) {
-        fields = "Retry-After: 1\r\n";
+        lar_slice f =
+            lar_arena_printf(&x->arena, "Retry-After: %u\r\n", (unsigned)(x->wait_ms ? (x->wait_ms + 999) / 1000 : 1));
+        fields = f.ptr ? f.ptr : "Retry-After: 1\r\n";
     }
     if (lar_error_status(e) == 408) x->keep_alive = false;
     lar_slice text = {NULL, 0};

@@ -14,6 +14,7 @@
 #include "gateway/config/config.h"
 #include "gateway/net/stream.h"
 #include "gateway/request/route.h"
+#include "gateway/request/standing.h"
 #include "gateway/resident/resident.h"
 #include "gateway/shared/shared.h"
 #include "gateway/upstream/upstream.h"
@@ -41,8 +42,9 @@ void lar_generation_unref(lar_generation *g);
 /* The pools of one loop for one generation. A request uses the set that was current when it began. */
 typedef struct lar_pool_set {
     lar_generation *generation;
-    lar_pool **pools; /* one an upstream */
-    uint32_t users;   /* exchanges */
+    lar_pool **pools;         /* one an upstream */
+    lar_standing **standings; /* likewise; borrowed from the gateway */
+    uint32_t users;           /* exchanges */
     lar_tenant_memo tenants;
     bool closed;               /* the pools are */
     struct lar_pool_set *next; /* in loop->old_sets */
@@ -50,11 +52,11 @@ typedef struct lar_pool_set {
 
 /* The process-wide state; immutable after start but for the atomics and what `lock` guards. */
 typedef struct lar_gateway {
-    const lar_config *boot; /* as at start: threads, listeners, store */
-    lar_store *store;       /* NULL: no journal, no memory on disk */
-    lar_memory_ops memory;  /* of this process; requests use their loop's */
-    lar_shared *shared;     /* NULL: memory is not shared */
-    lar_memory_ops texts;   /* of answers; get NULL: none are kept */
+    const lar_config *boot;   /* as at start: threads, listeners, store */
+    lar_store *store;         /* NULL: no journal, no memory on disk */
+    lar_memory_ops memory;    /* of this process; requests use their loop's */
+    lar_shared *shared;       /* NULL: memory is not shared */
+    lar_memory_ops texts;     /* of answers; get NULL: none are kept */
     lar_resident **residents; /* the models of `boot`'s upstreams of kind engine */
     uint32_t resident_count;
     lar_log *log;
@@ -62,6 +64,7 @@ typedef struct lar_gateway {
     pthread_mutex_t lock;
     lar_generation *generation;    /* guarded by lock: the newest */
     lar_tls_context *listener_tls; /* guarded by lock; NULL: plain HTTP */
+    lar_standings standings;
     atomic_llong buffered_bytes;
     atomic_int clients;
     atomic_bool stopping;
@@ -99,9 +102,9 @@ typedef struct lar_loop {
     uv_timer_t sweep_timer; /* runs while there are old sets */
     lar_norm_cache *norm_cache;
     lar_memory_ops memory, texts; /* what requests of this loop remember */
-    lar_shared_link *shared; /* NULL: memory is not shared */
-    lar_json json;           /* the body that is being prepared; no request needs its tree afterwards */
-    lar_client *clients;     /* all of this loop, newest first */
+    lar_shared_link *shared;      /* NULL: memory is not shared */
+    lar_json json;                /* the body that is being prepared; no request needs its tree afterwards */
+    lar_client *clients;          /* all of this loop, newest first */
     uint32_t client_count;
     lar_exchange *spare; /* exchanges kept for the next request, linked by `spare_next` */
     uint32_t spare_count;

@@ -30,7 +30,8 @@ lar_error lar_generation_new(lar_config *c, const lar_config *boot, lar_generati
     if (!g) return lar_fail(LAR_NO_MEMORY, d, "configuration");
     atomic_init(&g->refs, 1);
     g->config = c;
-    g->canon = (lar_canon_options){.mode = (lar_canon_mode)c->canon, .rules_off = c->rules_off_bits,
+    g->canon = (lar_canon_options){.mode = (lar_canon_mode)c->canon,
+                                   .rules_off = c->rules_off_bits,
                                    .facts_refresh_ms = c->facts_refresh_ms};
     g->loopback_only = c->key_count == 0;
     for (uint32_t i = 0; i < boot->listen_count; i++) g->loopback_only &= is_loopback(boot->listens[i].host);

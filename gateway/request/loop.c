@@ -34,6 +34,7 @@ static bool set_is_quiet(const lar_pool_set *set) {
 static void set_free(lar_pool_set *set) {
     for (uint32_t i = 0; set->pools && i < set->generation->config->upstream_count; i++) lar_pool_free(set->pools[i]);
     free(set->pools);
+    free(set->standings);
     lar_generation_unref(set->generation);
     free(set);
 }
@@ -57,11 +58,16 @@ static bool fill(lar_loop *l, lar_pool_set *set) {
     uint64_t *seed = set->tenants.seed;
     if (getrandom(seed, sizeof set->tenants.seed, 0) != sizeof set->tenants.seed) return false;
     set->pools = calloc(n, sizeof *set->pools);
+    set->standings = calloc(n, sizeof *set->standings);
+    for (uint32_t i = 0; set->standings && i < n; i++) {
+        set->standings[i] = lar_standings_get(&l->gateway->standings, &set->generation->config->upstreams[i]);
+        if (!set->standings[i]) return false;
+    }
     for (uint32_t i = 0; set->pools && i < n; i++) {
         set->pools[i] = pool_new(l, set->generation, i);
         if (!set->pools[i]) return false;
     }
-    return set->pools != NULL;
+    return set->pools && set->standings;
 }
 
 /* Takes a reference of its own. NULL when out of memory: a set that is half made goes as replaced ones do, since pools

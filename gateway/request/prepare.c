@@ -61,7 +61,7 @@ static void copy_name(char *to, lar_slice from) {
 static lar_hash scope_hash(const lar_exchange *x) {
     const lar_config *c = x->config;
     lar_hash h = lar_hash_of(lar_slice_of((const char *)x->scope.bytes, sizeof x->scope.bytes));
-    h = lar_hash_chain(h, lar_slice_cstr(x->upstream->name));
+    h = lar_hash_chain(h, lar_slice_cstr(x->upstream->group));
     if (c->scope_header[0]) h = lar_hash_chain(h, lar_http1_get(x->head, c->scope_header));
     return h;
 }
@@ -202,8 +202,14 @@ static lar_error inject_usage(lar_exchange *x) {
     return e;
 }
 
+/* The name under which the present target knows the model; NULL: the request's own. */
+static const char *other_model(const lar_exchange *x, lar_slice model) {
+    if (x->target_count && *x->targets[x->target].model) return x->targets[x->target].model;
+    return lar_route_alias(x->config, model);
+}
+
 static lar_error apply_alias(lar_exchange *x, lar_slice *model) {
-    const char *to = lar_route_alias(x->config, *model);
+    const char *to = other_model(x, *model);
     if (!to || x->view.model == LAR_JSON_NONE) return LAR_OK;
     lar_buf b;
     lar_buf_init(&b, 4096);
@@ -349,13 +355,13 @@ lar_error lar_exchange_prepare(lar_exchange *x, lar_diag *d) {
     lar_error e = x->route.protocol != LAR_PROTOCOL_NONE ? lar_exchange_parse(x, d) : LAR_OK;
     if (!e) e = model_name(x, &model, d);
     if (e) return e;
-    const char *alias = model.len ? lar_route_alias(x->config, model) : NULL;
-    lar_slice routed = alias ? lar_slice_cstr(alias) : model;
-    x->upstream_index = lar_route_upstream(x->config, &x->route, x->head, routed, &x->rule);
+    const char *other = model.len ? other_model(x, model) : NULL;
+    lar_slice routed = other ? lar_slice_cstr(other) : model;
+    if (!x->target_count) x->first_upstream = lar_route_upstream(x->config, &x->route, x->head, routed, &x->rule);
+    if (x->failure == LAR_FAILURE_NONE) x->upstream_index = x->first_upstream;
     LAR_ASSERT(x->upstream_index < x->config->upstream_count);
     x->upstream = &x->config->upstreams[x->upstream_index];
     copy_name(x->record.route, lar_slice_cstr(x->route.name));
-    copy_name(x->record.upstream, lar_slice_cstr(x->upstream->name));
     copy_name(x->record.model, routed);
     (void)snprintf(x->record.provider, sizeof x->record.provider, "%s", lar_profile_get(x->upstream->profile)->name);
     if (!x->recall_rounds) x->record.request_bytes = x->body.len;
@@ -367,6 +373,8 @@ lar_error lar_exchange_prepare(lar_exchange *x, lar_diag *d) {
     e = check_kind(x, d);
     if (!e) e = edit(x, model, d);
     if (e) return e;
+    if (x->failure == LAR_FAILURE_NONE) lar_exchange_choose(x);
+    copy_name(x->record.upstream, lar_slice_cstr(x->upstream->name));
     bool edited = x->edits && x->edits->count;
     x->record.sent_bytes = edited ? lar_splices_length(x->edits, x->body.len) : x->body.len;
     if (x->upstream->kind == LAR_UPSTREAM_KIND_HTTP) e = build_head(x, x->record.sent_bytes);

@@ -9,16 +9,30 @@
 
 #include "base/clock.h"
 #include "base/ensure.h"
+#include "gateway/health/retry_after.h"
 #include "gateway/request/client.h"
 #include "gateway/request/exchange.h"
 
-enum { HOLD_BYTES_MAX = 256 << 10, PIECES_MAX = 4, AFTER_LAST_MS = 100 };
+enum {
+    HOLD_BYTES_MAX = 256 << 10,
+    ERROR_BYTES_MAX = 64 << 10,
+    WAIT_MS_MAX = 86400000,
+    PIECES_MAX = 4,
+    AFTER_LAST_MS = 100
+};
 
 /* -- writing ------------------------------------------------------------------------------------------ */
 
 static bool is_type(lar_slice value, lar_slice type) {
     return value.len >= type.len && lar_slice_ieq(lar_slice_of(value.ptr, type.len), type) &&
            (value.len == type.len || value.ptr[type.len] == ';' || value.ptr[type.len] == ' ');
+}
+
+/* Those of lar_exchange_attempt_fields, where the upstream is a larder, too. */
+static bool is_attempt_field(lar_slice name) {
+    return lar_slice_ieq(name, LAR_SLICE("x-larder-served-by")) ||
+           lar_slice_ieq(name, LAR_SLICE("x-larder-attempts")) || lar_slice_ieq(name, LAR_SLICE("x-larder-failure")) ||
+           lar_slice_ieq(name, LAR_SLICE("x-larder-cold-tokens"));
 }
 
 lar_error lar_exchange_copy_head(lar_exchange *x, int status) {
@@ -38,7 +52,7 @@ lar_error lar_exchange_copy_head(lar_exchange *x, int status) {
         /* alternatives of the upstream are not alternatives of this gateway (RFC 7838) */
         if (lar_slice_ieq(f->name, LAR_SLICE("alt-svc"))) continue;
         if (lar_slice_ieq(f->name, LAR_SLICE("x-larder-request-id")) ||
-            lar_slice_ieq(f->name, LAR_SLICE("x-larder-edits")))
+            lar_slice_ieq(f->name, LAR_SLICE("x-larder-edits")) || is_attempt_field(f->name))
             continue;
         if (sse && lar_slice_ieq(f->name, LAR_SLICE("x-accel-buffering"))) continue;
         /* who may read answers from a web page is this gateway's configuration, not the upstream's */
@@ -90,8 +104,34 @@ static void piece(pieces *p, const char *ptr, size_t len) {
 
 typedef enum put_last { PUT_MORE, PUT_END } put_last;
 
+/* There is no content yet, and another target if none comes: false once that is over. */
+static bool hold_early(lar_exchange *x, const pieces *body, put_last last) {
+    if (!x->holding) return false;
+    bool room = x->early.len + body->bytes <= x->rule->hold_bytes && lar_clock_mono_ns() < x->hold_ns;
+    if (x->usage.content_seen || last == PUT_END || !room) {
+        x->holding = false;
+        return false;
+    }
+    lar_error e = lar_exchange_budget(x, body->bytes) ? lar_buf_reserve(&x->early, body->bytes) : LAR_NO_MEMORY;
+    for (uint32_t i = 0; !e && i < body->count; i++)
+        e = lar_buf_add_slice(&x->early, lar_slice_of(body->iov[i].iov_base, body->iov[i].iov_len));
+    x->holding = !e; /* without memory they go out */
+    return !e;
+}
+
+/* What was held goes in front. */
+static pieces with_early(const lar_exchange *x, const pieces *body) {
+    pieces all = {.count = 0};
+    piece(&all, x->early.ptr, x->early.len);
+    for (uint32_t i = 0; i < body->count; i++) piece(&all, body->iov[i].iov_base, body->iov[i].iov_len);
+    return all;
+}
+
 /* Sends head (once), body pieces and, with END, what ends the answer. False: the client is gone, x may be free. */
-static bool put(lar_exchange *x, const pieces *body, put_last last) {
+static bool put(lar_exchange *x, const pieces *some, put_last last) {
+    if (hold_early(x, some, last)) return true;
+    pieces with = with_early(x, some), *body = &with;
+    x->early.len = 0; /* its bytes stay until it is added to */
     struct iovec iov[PIECES_MAX + 4];
     char size_line[24];
     uint32_t n = 0;
@@ -122,6 +162,12 @@ static bool put(lar_exchange *x, const pieces *body, put_last last) {
     return true;
 }
 
+void lar_exchange_let_go(lar_exchange *x) {
+    pieces none = {.count = 0};
+    x->holding = false;
+    (void)put(x, &none, PUT_MORE);
+}
+
 /* -- the head -------------------------------------------------------------------------------------------- */
 
 static relay_mode choose(const lar_exchange *x, const lar_http1_head *h) {
@@ -135,6 +181,28 @@ static relay_mode choose(const lar_exchange *x, const lar_http1_head *h) {
     return x->view.streamed ? RELAY_SSE : RELAY_HOLD;
 }
 
+/* An answer of failure: what it is, by its status, fields and what there is of its body. */
+static lar_failure failure_of(const lar_exchange *x, lar_slice body, uint32_t *wait_ms) {
+    *wait_ms = 0;
+    bool asks = lar_retry_after(lar_lease_head(&x->lease), body, lar_clock_wall_ms(), WAIT_MS_MAX, wait_ms);
+    return lar_failure_of_status(x->status, asks, body);
+}
+
+/* True: the answer is held, since another attempt may take its place. */
+static bool hold_failure(lar_exchange *x) {
+    uint32_t wait_ms;
+    lar_failure f = failure_of(x, LAR_SLICE(""), &wait_ms);
+    bool maybe_too_long = x->understood && (x->status == 400 || x->status == 413);
+    if (lar_exchange_may_recover(x) && (f != LAR_FAILURE_CLIENT || maybe_too_long)) {
+        x->relay = RELAY_ERROR;
+        lar_exchange_wait(x, x->upstream->idle_timeout_ms);
+        return true;
+    }
+    bool recovered = lar_exchange_recover(x, f, wait_ms);
+    LAR_ASSERT(!recovered);
+    return false;
+}
+
 void lar_exchange_on_head(lar_exchange *x) {
     const lar_http1_head *h = lar_lease_head(&x->lease);
     if (h->status < 200) return; /* interim answers end here; ours to the client are our own (RFC 9110 15.2) */
@@ -142,7 +210,11 @@ void lar_exchange_on_head(lar_exchange *x) {
     x->status = h->status;
     x->record.status = h->status;
     x->no_body = x->head_request || h->status == 204 || h->status == 304;
+    if (h->status >= 400 && hold_failure(x)) return;
     x->relay = x->no_body ? RELAY_RAW : choose(x, h);
+    if (x->relay == RELAY_RAW) lar_exchange_attempt_well(x);
+    x->holding = x->relay == RELAY_SSE && x->target + 1 < x->target_count && x->rule && x->rule->hold_ms;
+    if (x->holding) x->hold_ns = lar_clock_mono_ns() + (uint64_t)x->rule->hold_ms * 1000000u;
     if (x->canon_ran && h->status < 300 && x->loop->memory.put) {
         lar_exchange_share_as(x);
         lar_canon_commit(&x->canon, &x->loop->memory);
@@ -214,6 +286,7 @@ static int error_status(lar_exchange *x, lar_slice body) {
 }
 
 static void answer_as_error(lar_exchange *x, lar_slice body) {
+    if (lar_exchange_recover(x, LAR_FAILURE_BROKEN, 0)) return;
     x->error = LAR_UPSTREAM_ERROR;
     int status = error_status(x, body);
     lar_lease_cancel(&x->lease);
@@ -227,6 +300,7 @@ static void end_held(lar_exchange *x) {
         answer_as_error(x, body);
         return;
     }
+    lar_exchange_attempt_well(x);
     lar_exchange_output_body(x);
     if (end_head(x, (int64_t)body.len) != LAR_OK) {
         lar_exchange_fail(x, LAR_NO_MEMORY, "");
@@ -237,6 +311,50 @@ static void end_held(lar_exchange *x) {
     if (put(x, &p, PUT_END)) lar_exchange_finish(x, LAR_END_COMPLETE, CLIENT_KEEP);
 }
 
+/* -- answers of failure ------------------------------------------------------------------------------------- */
+
+static bool add_failure(lar_exchange *x, lar_slice data) {
+    return x->held.len + data.len <= ERROR_BYTES_MAX && lar_exchange_budget(x, data.len) &&
+           lar_buf_add_slice(&x->held, data) == LAR_OK;
+}
+
+/* Nobody else answers: it is the client's. `length` < 0: not known. False: x is done. */
+static bool pass_failure_on(lar_exchange *x, int64_t length, put_last last) {
+    pieces p = {.count = 0};
+    x->relay = RELAY_RAW;
+    lar_error e = lar_exchange_copy_head(x, x->status);
+    if (!e) e = end_head(x, length);
+    if (e) {
+        lar_exchange_fail(x, e, "");
+        return false;
+    }
+    if (!x->no_body) piece(&p, x->held.ptr, x->held.len);
+    return put(x, &p, last);
+}
+
+static void end_failure(lar_exchange *x) {
+    uint32_t wait_ms;
+    lar_failure f = failure_of(x, lar_buf_slice(&x->held), &wait_ms);
+    const lar_http1_head *h = lar_lease_head(&x->lease);
+    if (lar_exchange_recover(x, f, wait_ms)) return;
+    x->error = LAR_UPSTREAM_ERROR;
+    int64_t length = x->no_body ? (h->has_length ? (int64_t)h->length : -1) : (int64_t)x->held.len;
+    if (pass_failure_on(x, length, PUT_END)) lar_exchange_finish(x, LAR_END_UPSTREAM_ERROR, CLIENT_KEEP);
+}
+
+/* An answer of failure that is too large to hold is judged by what came of it. */
+static void hold_more_failure(lar_exchange *x, lar_slice data) {
+    uint32_t wait_ms;
+    if (add_failure(x, data)) return;
+    lar_failure f = failure_of(x, lar_buf_slice(&x->held), &wait_ms);
+    const lar_http1_head *h = lar_lease_head(&x->lease);
+    if (lar_exchange_recover(x, f, wait_ms)) return;
+    if (!pass_failure_on(x, h->has_length && !h->chunked ? (int64_t)h->length : -1, PUT_MORE)) return;
+    pieces p = {.count = 0};
+    piece(&p, data.ptr, data.len);
+    (void)put(x, &p, PUT_MORE);
+}
+
 /* -- event streams ------------------------------------------------------------------------------------------ */
 
 typedef enum verdict { VERDICT_FORWARD, VERDICT_DROP, VERDICT_LAST, VERDICT_ANSWERED } verdict;
@@ -244,6 +362,7 @@ typedef enum verdict { VERDICT_FORWARD, VERDICT_DROP, VERDICT_LAST, VERDICT_ANSW
 static verdict judge(lar_exchange *x, const lar_sse_event *e) {
     if (e->comment_only) return VERDICT_FORWARD;
     lar_usage_kind kind = lar_usage_event(&x->usage, x->view.protocol, e->type, e->data);
+    if (x->usage.content_seen) lar_exchange_attempt_well(x);
     lar_exchange_output_event(x, e);
     if (x->usage.done) lar_exchange_output_whole(x);
     if (x->state == EXCHANGE_DRAIN) return VERDICT_DROP;
@@ -335,6 +454,7 @@ static void end_events(lar_exchange *x) {
         return;
     }
     if (v == VERDICT_DROP) x->held.len = 0;
+    if (!u->error_seen) lar_exchange_attempt_well(x);
     lar_exchange_output_whole(x);
     if (flush_events(x, LAR_SLICE(""), PUT_END))
         lar_exchange_finish(x, u->error_seen && !u->done ? LAR_END_UPSTREAM_ERROR : LAR_END_COMPLETE, CLIENT_KEEP);
@@ -357,6 +477,7 @@ void lar_exchange_on_body(lar_exchange *x, lar_slice data) {
     switch (x->relay) {
     case RELAY_SSE: relay_events(x, data); return;
     case RELAY_HOLD: hold(x, data); return;
+    case RELAY_ERROR: hold_more_failure(x, data); return;
     case RELAY_JSON:
         /* too large a copy, or no room for one: its usage stays unknown */
         if (!x->copy_given_up && (!lar_exchange_budget(x, data.len) || lar_buf_add_slice(&x->copy, data) != LAR_OK)) {
@@ -379,6 +500,7 @@ void lar_exchange_on_end(lar_exchange *x) {
     x->answer_whole = true;
     switch (x->relay) {
     case RELAY_HOLD: end_held(x); return;
+    case RELAY_ERROR: end_failure(x); return;
     case RELAY_SSE: end_events(x); return;
     case RELAY_JSON:
         if (x->copy.len) {
@@ -401,7 +523,7 @@ void lar_exchange_on_cut(lar_exchange *x, lar_error e, const char *detail) {
         if (flush_events(x, LAR_SLICE(""), PUT_END)) lar_exchange_finish(x, LAR_END_COMPLETE, CLIENT_KEEP);
         return;
     }
-    lar_exchange_fail(x, e == LAR_UPSTREAM_CLOSED ? LAR_UPSTREAM_CUT : e, detail);
+    lar_exchange_failed(x, e == LAR_UPSTREAM_CLOSED ? LAR_UPSTREAM_CUT : e, detail);
 }
 
 bool lar_exchange_probe(lar_exchange *x) {

@@ -406,6 +406,7 @@ static void init_gateway(serve *s, lar_config *c) {
     g->process_salt = lar_digest_of(LAR_SLICE("larder scope 1")); /* constant: recall outlives the process */
     atomic_init(&g->access_log, c->log_access);
     LAR_ASSERT(pthread_mutex_init(&g->lock, NULL) == 0);
+    lar_standings_init(&g->standings);
     LAR_ASSERT(uv_loop_init(&s->main) == 0);
 }
 
@@ -426,6 +427,7 @@ static void release_all(serve *s) {
     if (g->store) lar_store_close(g->store);
     lar_output_texts_free(s->output_texts);
     lar_volatile_memory_free(s->volatile_memory);
+    lar_standings_release(&g->standings);
     (void)pthread_mutex_destroy(&g->lock);
     lar_metrics_free(g->metrics);
     LAR_LOG(g->log, LAR_LOG_INFO, "stopped", LAR_F_INT("signals", s->stop_signals));

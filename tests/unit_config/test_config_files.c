@@ -7,6 +7,7 @@
 
 /* A valid upstream in front, so that a row shows one mistake only; its lines are 1 to 2. */
 #define UP "upstreams:\n  - url: http://127.0.0.1:9\n"
+#define UP2 "upstreams:\n  - {name: a, url: http://127.0.0.1:9}\n  - {name: b, url: http://127.0.0.1:8}\n"
 
 static void refused(void **state) {
     (void)state;
@@ -29,6 +30,15 @@ static void refused(void **state) {
         {UP "    timeouts.connect: 10s\n",
          "t.yaml:3:5: upstreams[0]: unknown name 'timeouts.connect': it is a map of its own; write 'timeouts: {connect: ...}'"},
         {UP "    pool_idle: 10s\n", "upstreams[0]: unknown name 'pool_idle'; did you mean 'pool: {idle: ...}'?"},
+        {UP2 "routes:\n  - {upstream: a, fallback: nowhere}\n", "routes[0].fallback: no upstream has this name"},
+        {UP2 "routes:\n  - {upstream: a, fallback: a}\n", "names the route's own upstream"},
+        {UP2 "routes:\n  - {upstream: a, fallback: b b=x}\n", "names an upstream twice"},
+        {UP2 "routes:\n  - {upstream: a, fallback: b=}\n", "a model behind = must have 1 to 256 bytes"},
+        {UP2 "routes:\n  - {upstream: a, fallback: bb}\n", "did you mean 'b'?"},
+        {UP "    breaker: {open: 2m}\n", "upstreams[0].breaker.open: is more than breaker.open_max"},
+        {UP "    retry: {attempts: 0}\n", "upstreams[0].retry.attempts: is out of range: 1 to 10 attempts"},
+        {UP "    replicas: http://127.0.0.1:10 ftp://x\n", "t.yaml:3:15: upstreams.replicas: "},
+        {UP "    replicas: http://127.0.0.1:9\n", "upstreams.replicas: names the same place twice"},
         {UP "zzzzzzzz: 1\n", "t.yaml:3:1: unknown name 'zzzzzzzz'"},
         {UP "limits:\n  fields: many\n", "t.yaml:4:11: limits.fields: is not a whole number"},
         {UP "limits: {fields: 7}\n", "t.yaml:3:18: limits.fields: is out of range: 8 to 1000 fields"},
@@ -233,6 +243,40 @@ static void everything_at_once(void **state) {
     lar_config_free(c);
 }
 
+static void chains_and_replicas(void **state) {
+    (void)state;
+    lar_config *c =
+        fixture_good("upstreams:\n"
+                     "  - {name: a, url: http://127.0.0.1:1, replicas: ' http://127.0.0.1:2  http://127.0.0.1:3'}\n"
+                     "  - {name: b, url: http://127.0.0.1:4, retry: {attempts: 3}, breaker: {open_max: 0}}\n"
+                     "  - {name: c, url: http://127.0.0.1:5, replicas: http://127.0.0.1:6}\n"
+                     "routes:\n"
+                     "  - {upstream: c, fallback: 'b=small  a', deadline: 10s, hold: {time: 1s, bytes: 1KiB}}\n");
+    assert_int_equal(c->upstream_count, 6);
+    const lar_upstream_config *u = c->upstreams;
+    assert_string_equal(u[3].name, "a/2");
+    assert_string_equal(u[4].name, "a/3");
+    assert_string_equal(u[5].name, "c/2");
+    assert_string_equal(u[4].group, "a");
+    assert_string_equal(u[4].url.authority, "127.0.0.1:3");
+    assert_int_equal(u[0].replica_next, 3);
+    assert_int_equal(u[3].replica_next, 4);
+    assert_int_equal(u[4].replica_next, 0);
+    assert_int_equal(u[2].replica_next, 5);
+    assert_int_equal(u[1].replica_next, 0);
+    assert_int_equal(u[1].retry_attempts, 3);
+    const lar_route_config *r = c->routes;
+    assert_int_equal(r->upstream, 2);
+    assert_int_equal(r->fallback_count, 2);
+    assert_int_equal(r->fallbacks[0].upstream, 1);
+    assert_string_equal(r->fallbacks[0].model, "small");
+    assert_int_equal(r->fallbacks[1].upstream, 0);
+    assert_string_equal(r->fallbacks[1].model, "");
+    assert_int_equal(r->deadline_ms, 10000);
+    assert_int_equal(r->hold_bytes, 1024);
+    lar_config_free(c);
+}
+
 static void an_engine_is_an_upstream(void **state) {
     (void)state;
     lar_config *c =
@@ -353,6 +397,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(refused),
         cmocka_unit_test(everything_at_once),
+        cmocka_unit_test(chains_and_replicas),
         cmocka_unit_test(an_engine_is_an_upstream),
         cmocka_unit_test(secrets_are_checked_and_never_shown),
         cmocka_unit_test(limits_of_a_file),

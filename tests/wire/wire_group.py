@@ -26,6 +26,8 @@ upstreams:
   - name: fake
     url: <UPSTREAM_URL>
     profile: generic
+    retry: {attempts: 1}
+    breaker: {open_max: 0}
 canon: {mode: off}
 store: {dir: <STORE>}
 """

@@ -1,0 +1,76 @@
+/* The standing of upstreams, found by name, so that a reload forgets nothing.
+ * Called when a loop takes over a generation, and at each choice among replicas. Any thread; the lock is held for a
+ * walk over the names, never over I/O. Memory: an entry for each name that was ever configured. */
+#include "gateway/request/standing.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/ensure.h"
+#include "base/hash.h"
+
+void lar_standings_init(lar_standings *s) { LAR_ASSERT(pthread_mutex_init(&s->lock, NULL) == 0); }
+
+static void standing_free(lar_standing *t) {
+    lar_breaker_free(t->breaker);
+    free((void *)(uintptr_t)t->name);
+    free(t);
+}
+
+void lar_standings_release(lar_standings *s) {
+    while (s->first) {
+        lar_standing *t = s->first;
+        s->first = t->next;
+        standing_free(t);
+    }
+    (void)pthread_mutex_destroy(&s->lock);
+}
+
+static lar_standing *standing_new(const lar_upstream_config *u) {
+    lar_standing *t = calloc(1, sizeof *t);
+    if (!t) return NULL;
+    t->name = strdup(u->name);
+    t->breaker = lar_breaker_new(&u->breaker);
+    t->id = lar_hash_low(lar_hash_of(lar_slice_cstr(u->name)));
+    if (t->name && t->breaker) return t;
+    standing_free(t);
+    return NULL;
+}
+
+lar_standing *lar_standings_get(lar_standings *s, const lar_upstream_config *u) {
+    LAR_ASSERT(pthread_mutex_lock(&s->lock) == 0);
+    lar_standing *t = s->first;
+    while (t && strcmp(t->name, u->name) != 0) t = t->next;
+    if (t) {
+        lar_breaker_set(t->breaker, &u->breaker);
+    } else if ((t = standing_new(u))) {
+        t->next = s->first;
+        s->first = t;
+    }
+    LAR_ASSERT(pthread_mutex_unlock(&s->lock) == 0);
+    return t;
+}
+
+/* -- conversations ------------------------------------------------------------------------------------------------ */
+
+static atomic_ullong *slot(lar_standings *s, uint64_t conversation) {
+    return &s->sticky[conversation % LAR_STICKY_SLOTS];
+}
+
+static uint64_t tag(uint64_t conversation) { return conversation & ~(uint64_t)0xffff; }
+
+uint16_t lar_sticky_get(lar_standings *s, uint64_t conversation) {
+    uint64_t v = atomic_load_explicit(slot(s, conversation), memory_order_relaxed);
+    return (v & ~(uint64_t)0xffff) == tag(conversation) ? (uint16_t)v : 0;
+}
+
+void lar_sticky_set(lar_standings *s, uint64_t conversation, uint64_t id) {
+    atomic_store_explicit(slot(s, conversation), tag(conversation) | (id & 0xffff), memory_order_relaxed);
+}
+
+void lar_sticky_forget(lar_standings *s, uint64_t conversation) {
+    unsigned long long seen = atomic_load_explicit(slot(s, conversation), memory_order_relaxed);
+    if ((seen & ~(uint64_t)0xffff) == tag(conversation))
+        (void)atomic_compare_exchange_strong_explicit(slot(s, conversation), &seen, 0, memory_order_relaxed,
+                                                      memory_order_relaxed);
+}

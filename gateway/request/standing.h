@@ -1,0 +1,40 @@
+/* How each upstream stands: its breaker and how much it is asked, one for all loops and generations, by name. */
+#ifndef LARDER_GATEWAY_STANDING_H
+#define LARDER_GATEWAY_STANDING_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "gateway/config/config.h"
+#include "gateway/health/breaker.h"
+
+typedef struct lar_standing {
+    const char *name; /* owned */
+    lar_breaker *breaker;
+    atomic_uint load; /* requests under way */
+    uint64_t id;      /* hash of the name */
+    struct lar_standing *next;
+} lar_standing;
+
+enum { LAR_STICKY_SLOTS = 1 << 14 };
+
+/* Zero-initialised; released once no loop runs. */
+typedef struct lar_standings {
+    pthread_mutex_t lock;
+    lar_standing *first; /* guarded by lock; entries stay until the release */
+    /* Which replica a conversation went to, by its hash: 48 bits of it, and 16 of the replica's id. */
+    atomic_ullong sticky[LAR_STICKY_SLOTS];
+} lar_standings;
+
+/* Of this upstream; its options are what `u` says from now on. NULL when out of memory. Any thread. */
+lar_standing *lar_standings_get(lar_standings *s, const lar_upstream_config *u);
+void lar_standings_init(lar_standings *s);
+void lar_standings_release(lar_standings *s);
+
+/* The id of the replica that the conversation went to last (its lower 16 bits), or 0. */
+uint16_t lar_sticky_get(lar_standings *s, uint64_t conversation);
+void lar_sticky_set(lar_standings *s, uint64_t conversation, uint64_t id);
+/* It failed there. */
+void lar_sticky_forget(lar_standings *s, uint64_t conversation);
+
+#endif
