@@ -90,6 +90,29 @@ lar_error lar_engine_open(const lar_engine_options *o, lar_engine **out, lar_dia
     return LAR_OK;
 }
 
+static lar_error measure_all(lar_engine *n, const lar_engine_options *o, lar_diag *d) {
+    lar_error e = choose_kernels(n, o, d);
+    if (!e) e = lar_workers_start(o->threads ? o->threads : processors(), &n->workers, d);
+    if (!e) e = lar_model_files_open(o->path, &n->files, d);
+    if (!e) e = lar_config_read(&n->config, n->files, d);
+    lar_weights_options w = {.use = LAR_WEIGHTS_MEASURE, .kernels = n->kernels, .activations = o->activations};
+    if (!e) e = lar_weights_load(&n->weights, &n->config, n->files, &w, d);
+    return e ? e : open_forward(n, o, d); /* its scratch is address space that nobody touches */
+}
+
+lar_error lar_engine_measure(const lar_engine_options *o, lar_engine_sizes *out, lar_diag *d) {
+    *out = (lar_engine_sizes){0};
+    lar_engine *n = calloc(1, sizeof *n);
+    if (!n) return LAR_NO_MEMORY;
+    lar_error e = measure_all(n, o, d);
+    if (!e)
+        *out = (lar_engine_sizes){.packed_bytes = n->weights.packed_bytes + n->weights.arena.used,
+                                  .mapped_bytes = n->weights.embedding->bytes,
+                                  .scratch_bytes = lar_forward_scratch(n->forward).bytes};
+    lar_engine_close(n);
+    return e;
+}
+
 void lar_engine_close(lar_engine *e) {
     if (!e) return;
     lar_forward_free(e->forward);
@@ -205,6 +228,7 @@ lar_engine_info lar_engine_info_of(const lar_engine *e) {
         .pass_tokens = e->tokens_max,
         .active_bytes = active_bytes(e),
         .packed_bytes = e->weights.packed_bytes + e->weights.arena.used,
+        .mapped_bytes = e->weights.embedding->bytes,
         .scratch_bytes = s.bytes,
         .scratch_peak = s.peak,
         .token_bytes = lar_page_layout_token_bytes(&layout),

@@ -65,6 +65,7 @@ typedef struct lar_engine_info {
     uint32_t threads;
     uint32_t pass_tokens;    /* at most in one pass; longer steps are cut */
     uint64_t packed_bytes;   /* of weights beside the mapped files */
+    uint64_t mapped_bytes;   /* of weights that are read where they lie in them: rows of the embedding */
     uint64_t active_bytes;   /* of weights that one token reads: all products, of a layer's experts those it uses */
     uint64_t scratch_bytes;  /* of a pass */
     uint64_t scratch_peak;   /* what no plan could go below */
@@ -74,6 +75,14 @@ typedef struct lar_engine_info {
     const char *kv;          /* how latents are kept, in the shortest form; as long as the engine */
 } lar_engine_info;
 lar_engine_info lar_engine_info_of(const lar_engine *e);
+
+/* What an engine would take. */
+typedef struct lar_engine_sizes {
+    uint64_t packed_bytes, mapped_bytes, scratch_bytes; /* as in lar_engine_info */
+} lar_engine_sizes;
+/* By the model's headers alone: no weight is read, and nothing stays. Looks at path, tokens_max, threads, cpu,
+ * activations, page_bytes (whether there are any) and attention. Errors of lar_engine_open. */
+LAR_MUST_USE lar_error lar_engine_measure(const lar_engine_options *o, lar_engine_sizes *out, lar_diag *d);
 
 /* Gives the calling thread and those that compute with it a nice value of `niceness` (0 to 19), or leaves a higher one.
  * For the thread that calls lar_engine_step, so that others of the process go first. */

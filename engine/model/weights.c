@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "engine/compute/bug_switch.h"
+#include "engine/compute/panels.h"
 #include "engine/files/tensor_list.h"
 
 typedef enum weight {
@@ -39,6 +40,8 @@ typedef struct loader {
 typedef struct shape {
     uint64_t of[3]; /* outermost first; unused ones are 1 and come first */
 } shape;
+
+static bool is_measured(const loader *l) { return l->o->use == LAR_WEIGHTS_MEASURE; }
 
 /* -- finding ----------------------------------------------------------------------------------------------------- */
 
@@ -78,7 +81,7 @@ static lar_error need(const loader *l, weight id, uint32_t expert, const shape *
     lar_tensor_shape_text(3 - skip, s->of + skip, wanted);
     if (!t) return lar_fail(LAR_INVALID, l->d, "tensor '%s' is missing; expected %s", name, wanted);
     bool seen = expert && s->of[0] > 1; /* all experts in one tensor: looked at with the first */
-    if (has_shape(t, s)) return seen ? LAR_OK : lar_tensor_check_finite(t, l->d);
+    if (has_shape(t, s)) return seen || is_measured(l) ? LAR_OK : lar_tensor_check_finite(t, l->d);
     lar_tensor_shape_text(t->dims, t->shape, found);
     return lar_fail(LAR_INVALID, l->d, "tensor '%s': expected %s, found %s", name, wanted, found);
 }
@@ -90,7 +93,7 @@ static lar_error vector(const loader *l, weight id, uint32_t n, const float **ou
     if (e) return e;
     float *values = lar_arena_alloc(&l->w->arena, n * sizeof *values);
     if (!values) return LAR_NO_MEMORY;
-    lar_tensor_row(t, 0, values);
+    if (!is_measured(l)) lar_tensor_row(t, 0, values);
     *out = values;
     return LAR_OK;
 }
@@ -105,9 +108,20 @@ typedef struct slices {
     lar_activations activations;
 } slices;
 
+/* What packing takes, as lar_matrix_prepare counts it; the reference packs nothing. */
+static uint64_t packed_bytes(const lar_matrix *m) {
+    bool packs = m->kernels != lar_kernels_reference();
+    return packs ? lar_panels_bytes(m->rows.tensor->type, m->out, m->in) : 0;
+}
+
 static lar_error prepare(const loader *l, const slices *s, const lar_kernels *kernels, lar_matrix *m) {
     lar_error e = LAR_OK;
     uint32_t done = 0;
+    for (uint32_t i = 0; is_measured(l) && i < s->count; i++) {
+        m[i] = lar_matrix_of(&(lar_rows){s->tensor, s->first + i * s->step, s->out}, kernels, s->activations);
+        l->w->packed_bytes += packed_bytes(&m[i]);
+    }
+    if (is_measured(l)) return LAR_OK;
     for (; !e && done < s->count; done++) {
         lar_rows rows = {s->tensor, s->first + done * s->step, s->out};
         e = lar_matrix_prepare(&m[done], &rows, kernels, s->activations, l->d);
@@ -146,6 +160,10 @@ static lar_error mlp_rows(const loader *l, const mlp_shape *s, uint32_t e, const
     out->gate = lar_matrix_of(&rows[0], kernels, l->o->activations);
     out->up = lar_matrix_of(&rows[1], kernels, l->o->activations);
     out->down = lar_matrix_of(&rows[2], kernels, l->o->activations);
+    if (is_measured(l)) {
+        l->w->packed_bytes += packed_bytes(&out->gate) + packed_bytes(&out->up) + packed_bytes(&out->down);
+        return LAR_OK;
+    }
     error = lar_mlp_prepare(out, l->d);
     l->w->packed_bytes += out->gate.packed_bytes + out->up.packed_bytes + out->down.packed_bytes;
     return error;
@@ -173,7 +191,7 @@ static lar_error transpose(const loader *l, const lar_tensor *t, uint64_t step, 
     float *data = lar_arena_alloc(&l->w->arena, heads * size * sizeof *data);
     float *row = lar_arena_alloc(&l->w->arena, columns * sizeof *row);
     if (!turned || !data || !row) return LAR_NO_MEMORY;
-    for (uint64_t h = 0; h < heads; h++)
+    for (uint64_t h = 0; h < heads && !is_measured(l); h++)
         for (uint64_t r = 0; r < rows; r++) {
             lar_tensor_row(t, h * step + r, row);
             for (uint64_t k = 0; k < columns; k++) data[h * size + k * rows + r] = row[k];

@@ -35,7 +35,13 @@ typedef struct lar_weights {
     lar_arena arena;       /* what is not in the files: norms as floats, transposed parts of kv_b, the arrays above */
 } lar_weights;
 
+typedef enum lar_weights_use {
+    LAR_WEIGHTS_READ,
+    LAR_WEIGHTS_MEASURE /* find and describe them, and count what they would take; none is read, none can multiply */
+} lar_weights_use;
+
 typedef struct lar_weights_options {
+    lar_weights_use use;
     const lar_kernels *kernels;  /* types that they do not read are left to the reference */
     lar_activations activations; /* of all products but the router's and those of attention in latent space, which are
                                   * F32 always: rounding a latent flips near-ties of later routers */

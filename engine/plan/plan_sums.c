@@ -45,6 +45,7 @@ static uint64_t request_bytes(const lar_plan_model *m, const lar_plan_request *r
 }
 
 static uint64_t all_weights(const lar_plan_model *m, const lar_plan_request *r) {
+    if (r->held && !r->requantised) return r->held;
     if (!r->requantised && m->file_bytes) return m->file_bytes;
     const lar_dtype_info *type = lar_dtype_info_of(r->requantised ? r->weights : m->stored);
     return times(up(m->parameters, type->block_elements), type->block_bytes);
@@ -72,8 +73,11 @@ static uint64_t scratch_bytes(const lar_plan_model *m, const lar_plan_request *r
     uint64_t head = m->latent ? f[LAR_PLAN_NOPE] + f[LAR_PLAN_ROPE] : f[LAR_PLAN_HEAD_DIM];
     uint64_t dense = 3 * f[LAR_PLAN_HIDDEN] + 2 * f[LAR_PLAN_WIDTH];
     uint64_t experts = f[LAR_PLAN_EXPERTS_USED] * (3 * f[LAR_PLAN_HIDDEN] + 2 * f[LAR_PLAN_EXPERT_WIDTH]);
-    uint64_t row = 3 * f[LAR_PLAN_HIDDEN] + f[LAR_PLAN_HEADS] * (head + f[LAR_PLAN_VALUE_DIM]) +
-                   (dense > experts ? dense : experts);
+    uint64_t shared =
+        f[LAR_PLAN_SHARED_WIDTH] ? f[LAR_PLAN_SHARED_WIDTH] : f[LAR_PLAN_EXPERTS_SHARED] * f[LAR_PLAN_EXPERT_WIDTH];
+    if (shared) experts += 3 * f[LAR_PLAN_HIDDEN] + 2 * shared; /* at the same time as the chosen ones */
+    uint64_t row = 3 * f[LAR_PLAN_HIDDEN] + f[LAR_PLAN_RANK] + f[LAR_PLAN_ROPE] +
+                   f[LAR_PLAN_HEADS] * (head + f[LAR_PLAN_VALUE_DIM]) + (dense > experts ? dense : experts);
     uint64_t latents = 2 * least(rows, 128) * f[LAR_PLAN_HEADS] * f[LAR_PLAN_RANK];
     return times(4, add(add(times(rows, row), latents), times(r->sequences, f[LAR_PLAN_VOCAB])));
 }
@@ -103,7 +107,7 @@ lar_error lar_plan_compute(const lar_plan_model *m, const lar_plan_request *r, l
     out->request = r->kv_layers ? times(out->token, pages(r->context)) : request_bytes(m, r, out->layer);
     out->all = r->cache ? r->cache : times(out->request, r->sequences);
     out->weights = weight_bytes(m, r);
-    out->scratch = scratch_bytes(m, r);
+    out->scratch = r->scratch ? r->scratch : scratch_bytes(m, r);
     out->total = add(add(out->all, out->weights), out->scratch);
     out->verdict = judge(out->total, out->budget);
     if (out->total >= top) return lar_fail(LAR_LIMIT, d, "the sizes together go beyond 4 EiB");

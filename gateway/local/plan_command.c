@@ -16,6 +16,7 @@
 
 #include "base/file.h"
 #include "engine/cache/kv_layers.h"
+#include "engine/engine.h"
 #include "gateway/config/nearest.h"
 #include "gateway/local/plan_report.h"
 
@@ -305,6 +306,19 @@ static void add_notes(lar_plan_story *s) {
             "up to 2048 tokens");
 }
 
+/* A model that larder runs, as it is: what its engine would take on this machine, instead of estimates. */
+static void measure(lar_plan_story *s, const options *o) {
+    lar_engine_sizes sizes;
+    lar_diag ignored = {0};
+    lar_engine_options e = {.path = o->model, .activations = LAR_ACTIVATIONS_BY_TYPE, .page_bytes = 1};
+    for (int i = 0; i < LAR_PLAN_FIELD_COUNT; i++)
+        if (o->field[i]) return;
+    if (!o->model || o->requantised || o->parameters || !s->model.file_bytes) return;
+    if (lar_engine_measure(&e, &sizes, &ignored)) return;
+    s->request.held = sizes.packed_bytes + sizes.mapped_bytes;
+    if (!o->memory) s->request.scratch = sizes.scratch_bytes; /* another machine has other threads */
+}
+
 static lar_error tell(plan_command *c, const options *o, lar_diag *d) {
     lar_plan_story *s = &c->story;
     s->name = o->model ? o->model : "";
@@ -313,6 +327,7 @@ static lar_error tell(plan_command *c, const options *o, lar_diag *d) {
     settle_request(s, o);
     e = settle_kv(c, o, d);
     if (e) return e;
+    measure(s, o);
     e = lar_plan_compute(&s->model, &s->request, &s->plan, d);
     if (e) return e;
     s->most_sequences = lar_plan_most_sequences(&s->model, &s->request);

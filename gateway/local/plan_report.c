@@ -94,8 +94,9 @@ static void print_total(const lar_plan_story *s, FILE *to) {
     char size[SIZE_BYTES], kept[SIZE_BYTES], budget[SIZE_BYTES];
     const lar_plan *p = &s->plan;
     if (p->scratch)
-        (void)fprintf(to, "scratch   %-10s  estimated, for prompts in pieces of %d tokens\n",
-                      size_text(p->scratch, size), s->request.piece ? (int)s->request.piece : LAR_PLAN_PIECE);
+        (void)fprintf(to, "scratch   %-10s  %sfor prompts in pieces of %d tokens\n", size_text(p->scratch, size),
+                      s->request.scratch ? "" : "estimated, ",
+                      s->request.piece ? (int)s->request.piece : LAR_PLAN_PIECE);
     (void)fprintf(to, "total     %s\n", size_text(p->total, size));
     (void)fprintf(to, "memory    %-10s  of which %s stay free for the system: %s to use\n",
                   size_text(s->request.memory, size), size_text(s->request.reserve, kept),

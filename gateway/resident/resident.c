@@ -104,7 +104,7 @@ static void log_open(const lar_resident *r, const lar_resident_plan *p) {
             LAR_F_CSTR("served_name", r->o.config->engine.served_name), LAR_F_CSTR("family", i.family),
             LAR_F_CSTR("kernels", i.kernels), LAR_F_INT("threads", i.threads), LAR_F_INT("context", p->context),
             LAR_F_INT("sequences", r->o.config->engine.sequences), LAR_F_CSTR("kv", r->o.config->engine.kv),
-            LAR_F_INT("pages", pages.pages), LAR_F_INT("weights_bytes", (int64_t)i.packed_bytes),
+            LAR_F_INT("pages", pages.pages), LAR_F_INT("weights_bytes", (int64_t)(i.packed_bytes + i.mapped_bytes)),
             LAR_F_INT("kv_bytes", (int64_t)pages.bytes), LAR_F_INT("scratch_bytes", (int64_t)i.scratch_bytes));
 }
 

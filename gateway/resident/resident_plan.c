@@ -7,6 +7,7 @@
 
 #include "engine/cache/kv_layers.h"
 #include "engine/cache/page_pool.h"
+#include "engine/engine.h"
 #include "engine/files/model_files.h"
 
 enum { CONTEXT_TOKENS = 8192 };
@@ -52,6 +53,21 @@ static lar_error settle_cache(lar_resident_plan *p, const lar_engine_config *c, 
     return LAR_OK;
 }
 
+/* What this machine's kernels make of the weights, and what a pass of them needs. */
+static lar_error measure(lar_plan_story *s, const lar_engine_config *c, lar_diag *d) {
+    lar_engine_sizes sizes;
+    lar_engine_options o = {.path = c->model,
+                            .tokens_max = c->pass_tokens,
+                            .threads = c->threads,
+                            .activations = LAR_ACTIVATIONS_BY_TYPE,
+                            .page_bytes = 1,
+                            .expert_bytes = c->expert_bytes};
+    lar_error e = lar_engine_measure(&o, &sizes, d);
+    s->request.held = sizes.packed_bytes + sizes.mapped_bytes;
+    s->request.scratch = sizes.scratch_bytes;
+    return e;
+}
+
 lar_error lar_resident_plan_make(lar_resident_plan *p, const lar_engine_config *c, uint64_t memory, lar_diag *d) {
     lar_plan_story *s = &p->story;
     s->name = c->model;
@@ -65,7 +81,8 @@ lar_error lar_resident_plan_make(lar_resident_plan *p, const lar_engine_config *
     s->request.cache = p->kv_bytes;
     s->request.experts = c->expert_bytes;
     s->request.piece = c->pass_tokens;
-    e = lar_plan_compute(&s->model, &s->request, &s->plan, d);
+    e = measure(s, c, d);
+    if (!e) e = lar_plan_compute(&s->model, &s->request, &s->plan, d);
     if (e) return e;
     s->most_sequences = lar_plan_most_sequences(&s->model, &s->request);
     s->most_context = lar_plan_most_context(&s->model, &s->request);

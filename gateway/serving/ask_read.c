@@ -55,6 +55,7 @@ static bool whole_number(const lar_json *j, uint32_t node, int64_t *out) {
 
 static lar_error read_whole(const reading *r, uint32_t node, int64_t least, int64_t most, int64_t *out) {
     char range[64];
+    *out = least;
     if (!whole_number(r->j, node, out)) return wrong_type(r, "a whole number");
     (void)snprintf(range, sizeof range, "a number from %" PRId64 " to %" PRId64, least, most);
     return *out < least || *out > most ? wrong_value(r, range) : LAR_OK;

@@ -31,7 +31,10 @@ reload_parts.until.__defaults__ = (LIMIT_S,)   # also where a larder waits for i
 
 
 def config(engine="", extra="", upstream=""):
-    """One engine; `engine` are further members of its map, `upstream` of the upstream, `extra` further lines."""
+    """One engine; `engine` are further members of its map, `upstream` of the upstream, `extra` further lines. Who waits for
+    the engine waits as long as it takes, unless queue_wait is given."""
+    if "queue_wait" not in engine:
+        engine += ", queue_wait: 0"
     return ("listen: 127.0.0.1:0\nadmin: {listen: 127.0.0.1:0}\nthreads: 2\n"
             "upstreams:\n  - {name: tiny, kind: engine%s, engine: {model: '%s'%s}}\n%s" % (upstream, MODEL, engine, extra))
 

@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
-"""The start of a served model: what larder refuses.
+"""The start of a served model: what larder refuses, and whether it takes the memory that it plans.
 
 usage: serve_start.py LARDER [PART OF A TEST'S NAME]
+LARDER_TEST_WRITE_MODEL: the program that writes models with random weights.
 """
+import json
 import os
 import re
 import shutil
 import subprocess
 
-from serve_parts import MODEL, Larder, ask_chat, check, config, idle, long_text, run
+from serve_parts import MODEL, SMALL, Larder, ask_chat, check, config, idle, long_text, run
 
 
 def serve(folder, text, command="serve"):
@@ -73,6 +75,37 @@ def kept_prefixes_outlive_a_restart(folder):
         check(m["engine_prefix_reloaded_total"] >= 3, m)
 
 
+def the_plan_is_what_is_reserved(folder):
+    """`larder plan` against what the engine says that it took, and against the process's own memory, within 2 %."""
+    writer = os.environ.get("LARDER_TEST_WRITE_MODEL")
+    check(writer, "LARDER_TEST_WRITE_MODEL is not set")
+    plain = "listen: 127.0.0.1:0\nadmin: {listen: 127.0.0.1:0}\nthreads: 2\nupstreams:\n  - {url: 'http://127.0.0.1:1'}\n"
+    with Larder(folder, plain) as larder:
+        without = larder.status("RssAnon")
+    shape = ("--layers", "4", "--hidden", "512", "--dense-ff", "2048", "--experts", "16", "--expert-ff", "512", "--vocab", "8192",
+             "--context", "4096", "--no-yarn")
+    path = os.path.join(folder, "random")
+    made = subprocess.run([writer, path, "--folder", "--type", "BF16", *shape], capture_output=True, timeout=300, check=False)
+    check(made.returncode == 0, made.stderr.decode())
+    for part in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(os.path.join(MODEL, part), path)
+    told = subprocess.run([Larder.binary, "plan", "--model", path, "--context", "4096", "--sequences", "8", "--kv", "bf16",
+                           "--json"], capture_output=True, timeout=120, check=True)
+    planned = json.loads(told.stdout)["total_bytes"]
+    with Larder(folder, config(engine=", context: 4096").replace(MODEL, path)) as larder:
+        line = re.search("event=engine_open.*", larder.log()).group()
+        took = {k: int(v) for k, v in re.findall(r"(\w+_bytes)=(\d+)", line)}
+        total = took["weights_bytes"] + took["kv_bytes"] + took["scratch_bytes"]
+        check(abs(planned - total) <= 0.02 * total, planned, took)
+        grown = (larder.status("RssAnon") - without) * 1024
+        embedding = 8192 * 512 * 2   # read where it lies in the file
+        print("planned %d, taken %d, grown by %d beside an embedding of %d" % (planned, total, grown, embedding))
+        # scratch is address space until a pass needs it
+        most = planned - embedding
+        check(SMALL or 0.98 * (most - took["scratch_bytes"]) <= grown <= 1.02 * most, grown, took)
+
+
 if __name__ == "__main__":
     run([what_cannot_fit_is_refused_with_the_plan, what_is_wrong_is_named, a_valid_file_is_checked_without_a_start,
-         two_models_in_one_process, kept_prefixes_outlive_a_restart])
+         two_models_in_one_process, kept_prefixes_outlive_a_restart,
+         the_plan_is_what_is_reserved])
