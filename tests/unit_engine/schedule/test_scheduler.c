@@ -234,6 +234,32 @@ static void samples_are_preempted_and_go_on(void **state) {
     stage_close(&g);
 }
 
+/* Answers without a limit end where the pages do, to the last token, whatever was kept and pinned before. */
+static void answers_without_a_limit_fill_all_pages(void **state) {
+    (void)state;
+    const struct {
+        uint32_t samples, prompt, most;
+    } rows[] = {{1, 70, 9 * 64 - 70}, {3, 70, 2 * 64 - 6}, {3, 64, 2 * 64}, {8, 1, 63}, {2, 255, 3 * 64 - 63}};
+    for (uint32_t keeps = 0; keeps < 2; keeps++)
+        for (uint32_t i = 0; i < 5; i++) {
+            stage g = {.engine_options = {.pages = 9, .keeps = keeps, .pinned = 3 * keeps},
+                       .options = {.sequences_max = 8}};
+            clean(NULL);
+            stage_open(&g);
+            submit_plain(&g, 1, 200, 50);
+            stage_play(&g);
+            stage_request_make(&requests[0], i + 3, rows[i].prompt, 0);
+            requests[0].r.samples = rows[i].samples;
+            submit(&g, 0);
+            submit_plain(&g, 2, 100, 100);
+            stage_play(&g);
+            requests[0].r.answer_max = rows[i].most < EAR_TOKENS_MAX ? rows[i].most : EAR_TOKENS_MAX;
+            stage_check_answers(&requests[0], &ears[0]);
+            stage_check_answers(&requests[2], &ears[2]);
+            stage_close(&g);
+        }
+}
+
 /* A pin is respected while anything can run with it, and no longer: nothing waits for its end. */
 static void pins_do_not_stop_the_work(void **state) {
     (void)state;
@@ -728,6 +754,7 @@ int main(void) {
         T(four_that_need_six_of_eight_pages_all_end),
         T(evictions_are_bounded),
         T(samples_are_preempted_and_go_on),
+        T(answers_without_a_limit_fill_all_pages),
         T(pins_do_not_stop_the_work),
         T(a_cancel_takes_one_round_wherever_the_job_is),
         T(who_left_the_queue_is_not_computed),
