@@ -33,7 +33,6 @@ void reply_release(reply *r) {
 
 static void parse(lar_json *j, lar_slice text) {
     lar_diag d = {.text = ""};
-    lar_json_init(j);
     lar_error e = lar_json_parse_scalar(j, text, NULL, &d);
     if (e) (void)fprintf(stderr, "%s: %.*s\n", d.text, LAR_FMT(text));
     CHECK(!e && lar_json_is(j, 0, LAR_JSON_OBJECT));
@@ -132,43 +131,47 @@ static void read_usage(const lar_json *j, uint32_t node, reply *r) {
     CHECK(r->reasoning <= r->completion);
 }
 
-static void read_object(lar_slice text, bool streamed, reply *r) {
-    lar_json j;
-    parse(&j, text);
-    uint32_t choices = lar_json_get(&j, 0, "choices");
+static void read_object(lar_json *j, lar_slice text, bool streamed, reply *r) {
+    parse(j, text);
+    uint32_t choices = lar_json_get(j, 0, "choices");
     CHECK(!r->error && !r->done);
-    r->error = lar_json_get(&j, 0, "error") != LAR_JSON_NONE;
+    r->error = lar_json_get(j, 0, "error") != LAR_JSON_NONE;
     if (!r->error) {
-        CHECK(lar_json_is(&j, choices, LAR_JSON_ARRAY) && has(&j, lar_json_get(&j, 0, "system_fingerprint")));
-        CHECK(has(&j, lar_json_get(&j, 0, "id")) && has(&j, lar_json_get(&j, 0, "created")));
-        CHECK(lar_json_eq(&j, lar_json_get(&j, 0, "model"), LAR_SLICE("tiny")));
+        CHECK(lar_json_is(j, choices, LAR_JSON_ARRAY) && has(j, lar_json_get(j, 0, "system_fingerprint")));
+        CHECK(has(j, lar_json_get(j, 0, "id")) && has(j, lar_json_get(j, 0, "created")));
+        CHECK(lar_json_eq(j, lar_json_get(j, 0, "model"), LAR_SLICE("tiny")));
         CHECK(!r->has_usage); /* the last one */
-        for (uint32_t i = lar_json_first(&j, choices); i != LAR_JSON_NONE; i = lar_json_after(&j, choices, i))
-            read_choice(&j, i, streamed, r);
-        read_usage(&j, lar_json_get(&j, 0, "usage"), r);
-        CHECK(!streamed || j.nodes[choices].count == !r->has_usage);
+        for (uint32_t i = lar_json_first(j, choices); i != LAR_JSON_NONE; i = lar_json_after(j, choices, i))
+            read_choice(j, i, streamed, r);
+        read_usage(j, lar_json_get(j, 0, "usage"), r);
+        CHECK(!streamed || j->nodes[choices].count == !r->has_usage);
     }
     r->chunks++;
-    lar_json_release(&j);
 }
 
 void reply_read_body(lar_slice body, reply *out) {
+    lar_json j;
     start(out);
-    read_object(body, false, out);
+    lar_json_init(&j);
+    read_object(&j, body, false, out);
+    lar_json_release(&j);
     out->done = true;
 }
 
 void reply_read_stream(lar_slice body, reply *out) {
     lar_slice data = LAR_SLICE("data: ");
+    lar_json j; /* one for all events: its memory is kept */
     start(out);
+    lar_json_init(&j);
     while (body.len) {
         const char *end = memmem(body.ptr, body.len, "\n\n", 2);
         CHECK(end && !out->done && lar_slice_starts(body, data));
         lar_slice event = lar_slice_of(body.ptr + data.len, (size_t)(end - body.ptr) - data.len);
         CHECK(!memchr(event.ptr, '\n', event.len) && !memchr(event.ptr, '\r', event.len));
         if (lar_slice_eq_cstr(event, "[DONE]")) out->done = true;
-        else read_object(event, true, out);
+        else read_object(&j, event, true, out);
         body = lar_slice_of(end + 2, body.len - (size_t)(end + 2 - body.ptr));
     }
+    lar_json_release(&j);
     CHECK(out->done != out->error);
 }
