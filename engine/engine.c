@@ -76,8 +76,8 @@ static lar_error open_all(lar_engine *n, const lar_engine_options *o, lar_diag *
     if (!e) e = lar_workers_start(o->threads ? o->threads : processors(), &n->workers, d);
     if (!e) e = open_model(n, o, d);
     if (!e) e = open_pages(n, o, d);
-    if (!e) e = lar_engine_open_prefixes(n, o, d);
-    return e ? e : open_forward(n, o, d);
+    if (!e) e = open_forward(n, o, d);
+    return e ? e : lar_engine_open_prefixes(n, o, d);
 }
 
 lar_error lar_engine_open(const lar_engine_options *o, lar_engine **out, lar_diag *d) {

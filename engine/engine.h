@@ -39,7 +39,8 @@ typedef struct lar_engine_options {
      * capacity when it is made. */
     uint64_t page_bytes;
     /* Borrowed until the engine is closed; where kept prefixes go that memory has no room for, and all of them at the
-     * end. With page_bytes only. Costs reading the model's files once more (model_digest.h). NULL: nowhere. */
+     * end. With page_bytes only. Costs reading the model's files once more (model_digest.h), and a few tokens. NULL:
+     * nowhere. */
     lar_page_store *page_store;
     uint64_t (*now_ms)(void *context); /* for lar_engine_pin; NULL: lar_clock_mono_ns in milliseconds */
     /* ABSORBED: what is computed does not depend on how a prompt is cut into steps, so that a sequence with a kept

@@ -36,7 +36,8 @@ static inline lar_page_layout lar_engine_layout(const lar_engine *e) { return la
 /* Names the model for its page store, where there is one; before weights are prepared, so that files are read into the
  * system's memory once and in order. As lar_model_digest_of. */
 LAR_MUST_USE lar_error lar_engine_name_model(lar_engine *n, const lar_engine_options *o, lar_diag *d);
-/* The cache of prefixes, where there is a pool for it. NO_MEMORY. */
+/* The cache of prefixes, where there is a pool for it; the last to be opened: for a page store, what the model computes
+ * joins its name. NO_MEMORY. */
 LAR_MUST_USE lar_error lar_engine_open_prefixes(lar_engine *n, const lar_engine_options *o, lar_diag *d);
 
 #endif

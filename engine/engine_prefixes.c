@@ -1,16 +1,18 @@
 /* Kept prefixes of the embedded engine: taken over by new sequences, kept as pages fill, pinned (header: engine.h).
  * Flow: whoever serves calls between steps; prefix_cache.c keeps. The steps' thread; counts any. Blocks where the page
- * store does, and when the engine is opened with one: the model's files are read for its name.
+ * store does, and when the engine is opened with one: the model's files are read for its name, and a few tokens are
+ * computed.
  * Memory: the prefix cache's.
  * Not here: what a prefix is called, and which page goes first (prefix_cache.c). */
 #include <stdlib.h>
 
 #include "base/clock.h"
 #include "base/ensure.h"
+#include "base/hash.h"
 #include "engine/engine_parts.h"
 #include "engine/model/model_digest.h"
 
-enum { LOOK_TOKENS = 64 * LAR_PAGE_TOKENS /* at a time */ };
+enum { LOOK_TOKENS = 64 * LAR_PAGE_TOKENS /* at a time */, PROBE_TOKENS = 16 };
 
 static uint64_t mono_ms(void *context) {
     (void)context;
@@ -27,19 +29,57 @@ lar_error lar_engine_name_model(lar_engine *n, const lar_engine_options *o, lar_
     return lar_model_digest_of(n->files, &m, &n->model, d);
 }
 
+/* Hashes what the model keeps of a few tokens in all layers. */
+static lar_error try_tokens(lar_engine *n, lar_hash *out, lar_diag *d) {
+    const lar_model_config *c = &n->config;
+    uint32_t ids[PROBE_TOKENS], count = n->tokens_max < PROBE_TOKENS ? n->tokens_max : PROBE_TOKENS;
+    lar_page_layout layout = lar_engine_layout(n);
+    lar_latent_cache *k;
+    lar_hasher hasher;
+    lar_error e = lar_latent_cache_new_alone(&layout, count, &k, d);
+    if (e) return e;
+    for (uint32_t i = 0; i < count; i++) ids[i] = (uint32_t)(i * 2654435761ull % c->vocab);
+    e = lar_forward_run(n->forward, &(lar_forward_part){.cache = k, .ids = ids, .count = count}, 1, NULL, d);
+    float *room = malloc(LAR_ATTENTION_TILE * ((size_t)c->rank + c->rope.dims) * sizeof *room);
+    if (!e && !room) e = LAR_NO_MEMORY;
+    lar_hasher_init(&hasher);
+    for (uint32_t i = 0; !e && i < c->layers; i++) {
+        lar_latents l = lar_latent_cache_rows(k, i);
+        lar_hasher_add(&hasher, l.rows(&l, 0, count, room), count * ((size_t)c->rank + c->rope.dims) * sizeof *room);
+    }
+    *out = lar_hasher_end(&hasher);
+    free(room);
+    lar_latent_cache_free(k);
+    return e;
+}
+
+/* What is computed is part of the name, too: another compiler, library or processor may round otherwise, and a page of
+ * its own making is better than one that is not quite the same. */
+static lar_error name_arithmetic(lar_engine *n, lar_diag *d) {
+    struct {
+        lar_digest model;
+        lar_hash latents;
+    } both = {.model = n->model};
+    lar_error e = try_tokens(n, &both.latents, d);
+    n->model = lar_digest_of(lar_slice_of((const char *)&both, sizeof both));
+    return e;
+}
+
 static uint32_t reads_max(const lar_engine *n) {
-    uint64_t pages = n->pool ? LAR_ENGINE_ADOPT_BYTES / lar_page_pool_counts(n->pool).page_bytes : 0;
+    uint64_t pages = LAR_ENGINE_ADOPT_BYTES / lar_page_pool_counts(n->pool).page_bytes;
     return pages ? (uint32_t)pages : 1;
 }
 
 lar_error lar_engine_open_prefixes(lar_engine *n, const lar_engine_options *o, lar_diag *d) {
+    lar_error e = o->page_store ? name_arithmetic(n, d) : LAR_OK;
+    if (e || !n->pool) return e;
     lar_prefix_options p = {.pool = n->pool,
                             .model = n->model,
                             .store = o->page_store,
                             .reads_max = reads_max(n),
                             .now_ms = o->now_ms ? o->now_ms : mono_ms,
                             .now_context = o->context};
-    return n->pool ? lar_prefix_cache_new(&p, &n->prefixes, d) : LAR_OK;
+    return lar_prefix_cache_new(&p, &n->prefixes, d);
 }
 
 uint32_t lar_sequence_adopt(lar_sequence *s, const lar_digest *scope, const uint32_t *ids, uint32_t count) {

@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "engine/cache/latent_cache.h"
 #include "engine/engine.h"
 #include "tests/unit_engine/cache/memory_store.h"
 #include "tests/unit_engine/files/file_box.h"
@@ -381,6 +382,36 @@ static void a_prompt_that_others_compute_is_taken_over_later(void **state) {
     world_end(w);
 }
 
+/* Every latent's first value, a little larger than it is, where `nudge` is not 0. */
+static float nudge;
+
+void __real_lar_latent_cache_put(lar_latent_cache *k, uint32_t layer, uint32_t position, const float *row);
+void __wrap_lar_latent_cache_put(lar_latent_cache *k, uint32_t layer, uint32_t position, const float *row);
+
+void __wrap_lar_latent_cache_put(lar_latent_cache *k, uint32_t layer, uint32_t position, const float *row) {
+    float nudged[64];
+    assert_true(shape.kv_rank + shape.rope <= sizeof nudged / sizeof *nudged);
+    memcpy(nudged, row, (shape.kv_rank + shape.rope) * sizeof *nudged);
+    nudged[0] += nudge;
+    __real_lar_latent_cache_put(k, layer, position, nudged);
+}
+
+/* Pages of a program that computes otherwise, by however little, are not found. */
+static void another_arithmetic_finds_nothing(void **state) {
+    (void)state;
+    world *w = world_of(6);
+    const talk old = *talk_of(w, 2 * LAR_PAGE_TOKENS + 1);
+    close_warm(w);
+    nudge = 0x1p-10f;
+    open_warm(w);
+    nudge = 0;
+    assert_int_equal(adopted(w, 0, &old, TOKENS_MAX), 0);
+    close_warm(w);
+    open_warm(w);
+    assert_int_equal(adopted(w, 0, &old, TOKENS_MAX), 2 * LAR_PAGE_TOKENS);
+    world_end(w);
+}
+
 /* Without pages there is nothing to keep, and a page store has nothing to store. */
 static void without_pages_nothing_is_kept(void **state) {
     (void)state;
@@ -420,6 +451,7 @@ int main(void) {
         cmocka_unit_test(both_ways_from_a_cut_are_kept),
         cmocka_unit_test(equal_pages_become_one),
         cmocka_unit_test(a_prompt_that_others_compute_is_taken_over_later),
+        cmocka_unit_test(another_arithmetic_finds_nothing),
         cmocka_unit_test(without_pages_nothing_is_kept),
     };
     return cmocka_run_group_tests(tests, prepare, box_teardown);
