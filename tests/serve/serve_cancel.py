@@ -8,31 +8,44 @@ import random
 import signal
 import threading
 
-from serve_parts import SMALL, Larder, Raw, ask, ask_chat, chat, check, config, idle, long_text, metrics, run, until
+from serve_parts import (SMALL, Larder, Missed, Raw, ask, ask_chat, chat, check, config, idle, long_text, metrics, run, scene,
+                         until)
 
 CHAT = "/v1/chat/completions"
 LONG = 80 if SMALL else 300   # tokens of an answer that is to last a while
 ONE = ", sequences: 1"
 
 
-def decoding(larder, n=1):
-    return until(lambda: metrics(larder)["engine_decoding"] == n, "%d answers under way" % n)
+def meet(larder, **wanted):
+    """Waits until the engine's gauges are as wanted, while a request is under way."""
+    def look():
+        m = metrics(larder)
+        if all(m["engine_" + k] == v for k, v in wanted.items()):
+            return m
+        if m["requests_active"] == 0:
+            raise Missed
+        return None
+    return until(look, wanted)
 
 
 def e01_a_client_leaves_in_the_answer(folder):
     with Larder(folder, config(engine=ONE)) as larder:
+        def play(stream, reset):
+            before = metrics(larder)
+            raw = Raw(larder, CHAT, chat(max_tokens=400, ignore_eos=True, stream=stream))
+            if stream:
+                raw.read_until(b"data: ")
+            meet(larder, decoding=1)
+            raw.close(reset)
+            m = idle(larder)
+            made = m["engine_answer_tokens_total"] - before["engine_answer_tokens_total"]
+            if made == 400:
+                raise Missed
+            check(m["requests_cancelled_total"] == before["requests_cancelled_total"] + 1, "larder did not see it go:", m)
+            check(0 < made < 400, "the slot was free after", made, "of 400 tokens")
         for stream in (True, False):
             for reset in (True, False):
-                before = metrics(larder)
-                raw = Raw(larder, CHAT, chat(max_tokens=400, ignore_eos=True, stream=stream))
-                if stream:
-                    raw.read_until(b"data: ")
-                decoding(larder)
-                raw.close(reset)
-                m = idle(larder)
-                check(m["requests_cancelled_total"] == before["requests_cancelled_total"] + 1, "larder did not see it go:", m)
-                made = m["engine_answer_tokens_total"] - before["engine_answer_tokens_total"]
-                check(0 < made < 400, "the slot was free after", made, "of 400 tokens")
+                scene(lambda s=stream, r=reset: play(s, r))
         check(ask_chat(larder, max_tokens=3).status == 200, "a normal request afterwards")
         idle(larder)
 
@@ -40,31 +53,43 @@ def e01_a_client_leaves_in_the_answer(folder):
 def e02_a_client_leaves_while_its_prompt_is_read(folder):
     """One token of a prompt a step: the prompt is still under way when the client is gone."""
     with Larder(folder, config(engine=ONE + ", pass_tokens: 1")) as larder:
-        raw = Raw(larder, CHAT, chat(long_text(480), max_tokens=5, stream=True))
-        until(lambda: metrics(larder)["engine_prefilling"] == 1, "a prompt under way")
-        raw.close(reset=True)
-        m = idle(larder)
-        check(m["engine_cancelled_total"] == 1 and m["engine_answer_tokens_total"] == 0, m)
+        def play():
+            before = metrics(larder)
+            raw = Raw(larder, CHAT, chat("%d " % before["engine_jobs_total"] + long_text(480), max_tokens=5, stream=True))
+            meet(larder, prefilling=1)
+            raw.close(reset=True)
+            m = idle(larder)
+            if m["engine_answer_tokens_total"] > before["engine_answer_tokens_total"]:
+                raise Missed
+            check(m["engine_cancelled_total"] == before["engine_cancelled_total"] + 1, m)
+        scene(play)
         check(ask_chat(larder, max_tokens=3).status == 200, "a normal request afterwards")
         idle(larder)
 
 
 def e03_clients_leave_the_queue(folder):
     with Larder(folder, config(engine=ONE)) as larder:
-        first = Raw(larder, CHAT, chat(max_tokens=LONG, ignore_eos=True, stream=True))
-        first.read_until(b"data: ")
-        waiting = [Raw(larder, CHAT, chat("B %d" % i, max_tokens=300, ignore_eos=True)) for i in range(2)]
-        until(lambda: metrics(larder)["engine_waiting"] == 2, "two waiting requests")
-        for raw in waiting:
-            raw.close(reset=True)
-        until(lambda: metrics(larder)["engine_waiting"] == 0, "an empty queue, while the first is still answered")
-        check(metrics(larder)["engine_decoding"] == 1, "the first one's answer ended too")
-        check(ask_chat(larder, "D", max_tokens=3).status == 200, "the one behind them")
-        first.read_until(b"[DONE]")
-        first.close()
-        m = idle(larder)
-        check(m["engine_cancelled_total"] == 2, m)
-        check(m["engine_answer_tokens_total"] <= LONG + 3, "dead clients' requests ran:", m["engine_answer_tokens_total"])
+        def play():
+            before = metrics(larder)
+            first = Raw(larder, CHAT, chat(max_tokens=LONG, ignore_eos=True, stream=True))
+            first.read_until(b"data: ")
+            waiting = [Raw(larder, CHAT, chat("B %d" % i, max_tokens=300, ignore_eos=True)) for i in range(2)]
+            try:
+                meet(larder, waiting=2, decoding=1)
+            finally:
+                for raw in waiting:
+                    raw.close(reset=True)
+            until(lambda: metrics(larder)["engine_waiting"] == 0, "an empty queue")
+            if metrics(larder)["engine_decoding"] == 0:
+                raise Missed
+            check(ask_chat(larder, "D", max_tokens=3).status == 200, "the one behind them")
+            first.read_until(b"[DONE]")
+            first.close()
+            m = idle(larder)
+            check(m["engine_cancelled_total"] == before["engine_cancelled_total"] + 2, m)
+            made = m["engine_answer_tokens_total"] - before["engine_answer_tokens_total"]
+            check(made <= LONG + 3, "dead clients' requests ran:", made)
+        scene(play)
 
 
 def e04_two_hundred_leave_at_random(folder):
@@ -111,28 +136,37 @@ def e24_what_an_aborted_request_left_is_read_by_nobody(folder):
 
 def a_full_queue_says_when_to_come_back(folder):
     with Larder(folder, config(engine=ONE + ", queue: 1")) as larder:
-        first = Raw(larder, CHAT, chat(max_tokens=400, ignore_eos=True, stream=True))
-        first.read_until(b"data: ")
-        second = Raw(larder, CHAT, chat(max_tokens=2, stream=True))
-        until(lambda: metrics(larder)["engine_waiting"] == 1, "a waiting request")
-        r = ask_chat(larder, max_tokens=2)
-        check(r.status in (429, 503) and int(r.headers["Retry-After"]) >= 1, r.status, r.headers)
-        check(metrics(larder)["engine_refused_total"] == 1, "refused")
-        first.close(reset=True)
-        check(b"[DONE]" in second.read_until(b"[DONE]"), "the one that waited")
-        second.close()
-        idle(larder)
+        def play():
+            before = metrics(larder)["engine_refused_total"]
+            first = Raw(larder, CHAT, chat(max_tokens=400, ignore_eos=True, stream=True))
+            first.read_until(b"data: ")
+            second = Raw(larder, CHAT, chat(max_tokens=2, stream=True))
+            meet(larder, waiting=1, decoding=1)
+            r = ask_chat(larder, max_tokens=2)
+            first.close(reset=True)
+            check(b"[DONE]" in second.read_until(b"[DONE]"), "the one that waited")
+            second.close()
+            idle(larder)
+            if r.status == 200:
+                raise Missed
+            check(r.status in (429, 503) and int(r.headers["Retry-After"]) >= 1, r.status, r.headers)
+            check(metrics(larder)["engine_refused_total"] == before + 1, "refused")
+        scene(play)
 
 
 def who_waits_too_long_is_told(folder):
     with Larder(folder, config(engine=ONE + ", queue_wait: 1ms")) as larder:
-        first = None
-        while not first or b" 200 " not in first.read_until(b"\r\n\r\n"):   # on a busy machine it waits, too
-            first = Raw(larder, CHAT, chat(max_tokens=480, ignore_eos=True, stream=True))
-        r = ask_chat(larder, max_tokens=2)
-        check(r.status in (429, 503), r.status, r.data)
-        first.close(reset=True)
-        idle(larder)
+        def play():
+            first = Raw(larder, CHAT, chat(max_tokens=400, ignore_eos=True, stream=True))
+            r = None
+            if b" 200 " in first.read_until(b"\r\n\r\n"):   # on a busy machine it waits too long itself
+                r = ask_chat(larder, max_tokens=2)
+            first.close(reset=True)
+            idle(larder)
+            if not r or r.status == 200:
+                raise Missed
+            check(r.status in (429, 503), r.status, r.data)
+        scene(play)
 
 
 def a_stop_lets_answers_end(folder):
