@@ -2,8 +2,9 @@
 # quickstart.sh: builds larder and shows what it does, on a fresh Debian 12, with nothing but apt.
 #
 # Starts a demo upstream whose prefix cache counts hits by DeepSeek's published rule, plays recorded conversations
-# of ordinary, slightly sloppy clients against it, once directly and once through larder, and prints both.
-# Exit status 0 only if larder did better. Can be run again at any time, from any folder.
+# of ordinary, slightly sloppy clients against it, once directly and once through larder, and prints both. Then the
+# upstream is stopped, and a small model of larder's own answers in its place: no network, no key.
+# Exit status 0 only if larder did better and the model answered. Can be run again at any time, from any folder.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -104,3 +105,38 @@ if [ "$(value hit_tokens "$with")" -le "$(value hit_tokens "$without")" ]; then
   echo "quickstart: larder did not raise the hits" >&2
   exit 1
 fi
+
+echo
+say "stopping the upstream; larder answers with a model of its own (3.6 million parameters: it knows little)"
+kill "$upstream_pid"
+wait "$upstream_pid" 2>/dev/null || true
+upstream_pid=''
+cat >"$work/larder.yaml" <<END
+listen: 127.0.0.1:0
+admin: {listen: off}
+upstreams:
+  - {name: provider, url: $upstream}
+  - {name: local, kind: engine, engine: {model: $root/tests/models/tiny-v3}}
+routes:
+  - {upstream: provider, fallback: local}
+store: {dir: $work/store}
+END
+"$build/larder" serve -c "$work/larder.yaml" >"$work/local.out" 2>"$work/local.log" &
+larder_pid=$!
+larder=http://$(wait_for "$work/local.log" 'event=listening.* address=' "$larder_pid" larder)
+python3 - "$larder" <<'END' || { tail -n 20 "$work/local.log" >&2; exit 1; }
+import json, sys, urllib.request
+
+body = {"model": "deepseek-chat", "max_tokens": 60, "temperature": 0,
+        "messages": [{"role": "user", "content": "What does stable mean?"}]}
+request = urllib.request.Request(sys.argv[1] + "/v1/chat/completions", json.dumps(body).encode(),
+                                 {"Content-Type": "application/json"})
+with urllib.request.urlopen(request, timeout=60) as reply:
+    answer = json.load(reply)
+    print("  What does stable mean?\n  %s" % answer["choices"][0]["message"]["content"].strip().replace("\n", "\n  "))
+    print("  (served by: %s; the provider: %s)" % (reply.headers["x-larder-served-by"], reply.headers["x-larder-failure"]))
+    sys.exit(0 if reply.headers["x-larder-served-by"] == "local" else 1)
+END
+kill "$larder_pid"
+wait "$larder_pid" || { echo "quickstart: larder ended with an error" >&2; exit 1; }
+larder_pid=''

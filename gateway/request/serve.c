@@ -124,8 +124,12 @@ static lar_error open_segments(serve *s, lar_diag *d) {
 
 /* Routes choose the model: then a request may name it as the route has it. */
 static bool is_routed_to(const lar_config *c, uint32_t upstream) {
-    for (uint32_t i = 0; i < c->route_count; i++)
-        if (c->routes[i].upstream == upstream) return true;
+    for (uint32_t i = 0; i < c->route_count; i++) {
+        const lar_route_config *r = &c->routes[i];
+        if (r->upstream == upstream) return true;
+        for (uint32_t k = 0; k < r->fallback_count; k++)
+            if (r->fallbacks[k].upstream == upstream) return true;
+    }
     return false;
 }
 
