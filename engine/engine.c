@@ -35,6 +35,7 @@ static lar_error choose_kernels(lar_engine *n, const lar_engine_options *o, lar_
 static lar_error open_model(lar_engine *n, const lar_engine_options *o, lar_diag *d) {
     lar_weights_options w = {.kernels = n->kernels,
                              .activations = o->activations,
+                             .expert_bytes = o->expert_bytes,
                              .progress = o->progress,
                              .context = o->context};
     lar_error e = lar_model_files_open(o->path, &n->files, d);
@@ -210,6 +211,18 @@ void lar_engine_text_release(lar_engine_text *t) {
     lar_tokenizer_free(t->tokenizer);
     lar_template_free(t->chat);
     memset(t, 0, sizeof *t);
+}
+
+lar_expert_counts lar_engine_experts(const lar_engine *e) {
+    return e->weights.experts ? lar_expert_cache_counts(e->weights.experts) : (lar_expert_counts){0};
+}
+
+uint32_t lar_engine_expert_layers(const lar_engine *e) {
+    return e->weights.experts ? lar_expert_cache_layers(e->weights.experts) : 0;
+}
+
+lar_expert_layer_counts lar_engine_expert_layer(const lar_engine *e, uint32_t i) {
+    return lar_expert_cache_layer(e->weights.experts, i);
 }
 
 lar_engine_info lar_engine_info_of(const lar_engine *e) {

@@ -16,6 +16,7 @@
 
 #include "engine/cache/prefix_cache.h"
 #include "engine/compute/attention.h"
+#include "engine/experts/expert_cache.h"
 #include "engine/files/kv_format.h"
 #include "engine/model/model_generation.h"
 #include "engine/text/output_stream.h"
@@ -47,14 +48,15 @@ typedef struct lar_engine_options {
      * prefix, or in company, has the bits of one alone; implied by page_bytes. 0: BY_LENGTH, which is faster. */
     lar_attention_form attention;
     /* Of experts' weights, at most so many bytes in memory at once, the others are read when a token needs them
-     * (expert_cache.h). 0: all are in memory. */
+     * (expert_cache.h); the logits are the same. 0, or more than all of them take: all are in memory. */
     uint64_t expert_bytes;
     void (*progress)(void *context, uint32_t done, uint32_t total); /* while weights are prepared; NULL: none */
     void *context;                                                  /* of progress and now_ms */
 } lar_engine_options;
 
 /* NOT_FOUND, IO: the files; INVALID: a model that larder does not read, or damaged files (`d` says what was expected
- * and what was found), or threads or kernels that are not to be had; NO_MEMORY, LIMIT. After an error *out is NULL. */
+ * and what was found), or threads or kernels that are not to be had; NO_MEMORY; LIMIT: also expert_bytes below the least that can
+ * work, which is said. After an error *out is NULL. */
 LAR_MUST_USE lar_error lar_engine_open(const lar_engine_options *o, lar_engine **out, lar_diag *d);
 /* After all of its sequences are freed. NULL: nothing happens. */
 void lar_engine_close(lar_engine *e);
@@ -152,6 +154,14 @@ void lar_engine_unpin(lar_engine *e); /* lar_prefix_unpin */
 lar_page_counts lar_engine_pages(const lar_engine *e);
 lar_prefix_counts lar_engine_prefixes(const lar_engine *e);
 
+/* -- experts in a budget: engines with options.expert_bytes ------------------------------------------------------- */
+
+/* Any thread; all zero where all experts are in memory. */
+lar_expert_counts lar_engine_experts(const lar_engine *e);
+/* How many MoE layers have counts of their own (0 where all experts are in memory), and those of one. Any thread. */
+uint32_t lar_engine_expert_layers(const lar_engine *e);
+lar_expert_layer_counts lar_engine_expert_layer(const lar_engine *e, uint32_t i);
+
 /* The next tokens of one sequence. */
 typedef struct lar_engine_part {
     lar_sequence *sequence;
@@ -163,8 +173,9 @@ typedef struct lar_engine_part {
 
 /* Adds tokens to sequences and writes the wanted logits, (wanted tokens, vocab), in the order of the parts; NULL where
  * none are wanted. INVALID: an id outside the vocabulary, a sequence twice in one step; LIMIT: a sequence or the
- * context is full; FULL: not enough pages. After an error all sequences are as they were, and so is what was reserved
- * for them. Allocates nothing. */
+ * context is full; FULL: not enough pages; IO, CORRUPT: an expert that is not in memory cannot be read, or is damaged,
+ * and `d` says which. After an error all sequences are as they were, and so is what was reserved for them. Allocates
+ * nothing. */
 LAR_MUST_USE lar_error lar_engine_step(lar_engine *e, const lar_engine_part *parts, uint32_t count, float *logits,
                                        lar_diag *d);
 

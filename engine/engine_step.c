@@ -1,7 +1,7 @@
 /* A step of the embedded engine: checked as a whole, given its pages, and cut into passes (header: engine.h).
  * Flow: whoever serves calls; forward.c computes each pass. One step at a time; blocks while it computes.
  * Why passes: scratch memory is planned for so many tokens, and a longer prompt goes through in pieces. Why all pages
- * before the first pass: what can fail has failed before anything was computed.
+ * before the first pass: what can fail has failed before anything was computed, but for experts that are on disk.
  * Memory: allocates nothing.
  * Invariant: after an error no sequence has changed, nor what is reserved for it. */
 #include "engine/engine_parts.h"

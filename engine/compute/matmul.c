@@ -43,6 +43,14 @@ lar_error lar_mlp_prepare(lar_mlp *m, lar_diag *d) {
     return e;
 }
 
+uint64_t lar_matrix_packed_size(const lar_matrix *m) { return m->kernels->packed_size(m); }
+
+lar_error lar_matrix_pack(lar_matrix *m, const lar_tensor *values, void *memory, lar_diag *d) {
+    LAR_ASSERT(lar_tensor_rows(values) == m->out && lar_tensor_row_elements(values) == m->in);
+    LAR_ASSERT((uintptr_t)memory % 64 == 0);
+    return m->kernels->pack(m, values, memory, d);
+}
+
 void lar_matrix_release(lar_matrix *m) {
     if (m->packed) m->kernels->release(m);
     memset(m, 0, sizeof *m);

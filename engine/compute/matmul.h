@@ -89,6 +89,9 @@ typedef struct lar_kernels {
     lar_error (*prepare)(lar_matrix *m, lar_diag *d);
     lar_error (*prepare_mlp)(lar_mlp *m, lar_diag *d); /* NULL: the three by prepare */
     void (*release)(lar_matrix *m);
+    /* The same form in memory of the caller's. */
+    uint64_t (*packed_size)(const lar_matrix *m);
+    lar_error (*pack)(lar_matrix *m, const lar_tensor *values, void *memory, lar_diag *d);
     uint64_t (*workspace)(const lar_matrix *m, uint32_t count, uint32_t tokens); /* bytes for one lar_product */
     uint64_t (*mlp_workspace)(const lar_mlp *mlps, uint32_t count, uint32_t picks);
     void (*products)(const lar_product *p, uint32_t count, const lar_run *run);
@@ -106,6 +109,13 @@ LAR_MUST_USE lar_error lar_matrix_prepare(lar_matrix *m, const lar_rows *rows, c
 LAR_MUST_USE lar_error lar_mlp_prepare(lar_mlp *m, lar_diag *d);
 /* A matrix that is not prepared yet; `activations` BY_TYPE is decided here. */
 lar_matrix lar_matrix_of(const lar_rows *rows, const lar_kernels *kernels, lar_activations activations);
+/* For weights that come and go: bytes that the packed form of a matrix as lar_matrix_of() gives it takes, a multiple of
+ * 64; and that form, made in `memory` (so many bytes, aligned to 64) from the rows of `values`, which are those of the
+ * matrix alone, (out, in) of its type, and are not read after. `m` can multiply as long as the memory stays as it is,
+ * and is never released. The tensor of `m` itself need not be in memory. INVALID as prepare says; then the memory's
+ * contents are undefined. */
+uint64_t lar_matrix_packed_size(const lar_matrix *m);
+LAR_MUST_USE lar_error lar_matrix_pack(lar_matrix *m, const lar_tensor *values, void *memory, lar_diag *d);
 /* Zeroed matrices are fine. */
 void lar_matrix_release(lar_matrix *m);
 void lar_mlp_release(lar_mlp *m);

@@ -65,6 +65,16 @@ static lar_error prepare(lar_matrix *m, lar_diag *d) {
 
 static void release(lar_matrix *m) { free(m->packed); }
 
+static uint64_t packed_size(const lar_matrix *m) { return lar_panels_room(m->rows.tensor->type, m->out, m->in); }
+
+static lar_error pack(lar_matrix *m, const lar_tensor *values, void *memory, lar_diag *d) {
+    lar_panels *p = lar_panels_place(values->type, m->out, m->in, memory);
+    lar_error e = lar_panels_fill(p, values, 0, d);
+    m->packed = e ? NULL : p;
+    m->packed_bytes = e ? 0 : lar_panels_bytes(p->type, p->rows, p->columns);
+    return e;
+}
+
 /* -- x in tiles ------------------------------------------------------------------------------------------------ */
 
 static bool rounds_to_int8(const lar_matrix *m) {
@@ -379,8 +389,8 @@ static void mlp(const lar_mlp_job *job, const lar_run *run) {
 
 #define TABLE(text)                                                                                                    \
     {                                                                                                                  \
-        .name = text, .prepare = prepare, .release = release, .workspace = workspace, .mlp_workspace = mlp_workspace,  \
-        .products = products, .mlp = mlp                                                                               \
+        .name = text, .prepare = prepare, .release = release, .packed_size = packed_size, .pack = pack,                \
+        .workspace = workspace, .mlp_workspace = mlp_workspace, .products = products, .mlp = mlp                       \
     }
 
 const lar_kernels *lar_kernels_panels(lar_cpu path_wanted) {

@@ -243,21 +243,40 @@ static lar_error pack_panel(const lar_panels *p, const lar_tensor *t, uint64_t f
     return pack_float(p, t, first, rows, panel);
 }
 
-/* Zeroed, the data behind the header. */
-static lar_panels *allocate(lar_dtype type, uint32_t rows, uint32_t columns) {
-    size_t bytes = round_up(lar_panels_bytes(type, rows, columns), 64);
-    uint8_t *memory = aligned_alloc(64, bytes);
-    if (!memory) return NULL;
-    uintptr_t begin = round_up((uintptr_t)memory, PAGE), end = (uintptr_t)(memory + bytes) / PAGE * PAGE;
-    if (bytes >= LARGE_PAGE) (void)madvise((uint8_t *)begin, end - begin, MADV_HUGEPAGE); /* without it: only slower */
-    memset(memory, 0, bytes);
-    lar_panels *p = (lar_panels *)memory;
+size_t lar_panels_room(lar_dtype type, uint32_t rows, uint32_t columns) {
+    return round_up(lar_panels_bytes(type, rows, columns), 64);
+}
+
+/* The data lies behind the header. */
+lar_panels *lar_panels_place(lar_dtype type, uint32_t rows, uint32_t columns, void *memory) {
+    memset(memory, 0, lar_panels_room(type, rows, columns));
+    lar_panels *p = memory;
     *p = (lar_panels){.type = type, .rows = rows, .columns = columns, .panels = panels_of(rows)};
     lar_panel_form f = lar_panel_form_of(type);
     p->values_at = scales_of_panel(&f, columns);
     p->panel_step = panel_step(type, columns);
-    p->data = memory + round_up(sizeof *p, 64);
+    p->data = (uint8_t *)memory + round_up(sizeof *p, 64);
     return p;
+}
+
+static lar_panels *allocate(lar_dtype type, uint32_t rows, uint32_t columns) {
+    size_t bytes = lar_panels_room(type, rows, columns);
+    uint8_t *memory = aligned_alloc(64, bytes);
+    if (!memory) return NULL;
+    uintptr_t begin = round_up((uintptr_t)memory, PAGE), end = (uintptr_t)(memory + bytes) / PAGE * PAGE;
+    if (bytes >= LARGE_PAGE) (void)madvise((uint8_t *)begin, end - begin, MADV_HUGEPAGE); /* without it: only slower */
+    return lar_panels_place(type, rows, columns, memory);
+}
+
+lar_error lar_panels_fill(lar_panels *p, const lar_tensor *t, uint64_t first, lar_diag *d) {
+    LAR_ASSERT(t->type == p->type && lar_tensor_row_elements(t) == p->columns && first + p->rows <= lar_tensor_rows(t));
+    for (uint32_t i = 0; i < p->panels; i++) {
+        uint32_t from = i * ROWS, n = p->rows - from < ROWS ? p->rows - from : ROWS;
+        if (pack_panel(p, t, first + from, n, p->data + i * p->panel_step))
+            return lar_fail(LAR_INVALID, d, "%s: a value of the rows from %llu on is not a number", t->name,
+                            (unsigned long long)(first + from));
+    }
+    return LAR_OK;
 }
 
 lar_error lar_panels_new(const lar_tensor *t, uint64_t first, uint32_t rows, lar_panels **out, lar_diag *d) {
@@ -267,14 +286,8 @@ lar_error lar_panels_new(const lar_tensor *t, uint64_t first, uint32_t rows, lar
     if (!p)
         return lar_fail(LAR_NO_MEMORY, d, "%s: no memory for %zu bytes of repacked weights", t->name,
                         lar_panels_bytes(t->type, rows, columns));
-    for (uint32_t i = 0; i < p->panels; i++) {
-        uint32_t from = i * ROWS, n = rows - from < ROWS ? rows - from : ROWS;
-        if (pack_panel(p, t, first + from, n, p->data + i * p->panel_step)) {
-            free(p);
-            return lar_fail(LAR_INVALID, d, "%s: a value of the rows from %llu on is not a number", t->name,
-                            (unsigned long long)(first + from));
-        }
-    }
-    *out = p;
-    return LAR_OK;
+    lar_error e = lar_panels_fill(p, t, first, d);
+    if (e) free(p);
+    else *out = p;
+    return e;
 }

@@ -101,6 +101,13 @@ LAR_MUST_USE lar_error lar_panels_new(const lar_tensor *t, uint64_t first, uint3
 /* Bytes that lar_panels_new would allocate. */
 size_t lar_panels_bytes(lar_dtype type, uint32_t rows, uint32_t columns);
 
+/* The same in memory of the caller's: lar_panels_room() bytes of it, a multiple of 64 and aligned to 64, become empty
+ * panels of zeros, and rows [first, first + rows) of `t` are put into empty ones. */
+size_t lar_panels_room(lar_dtype type, uint32_t rows, uint32_t columns);
+lar_panels *lar_panels_place(lar_dtype type, uint32_t rows, uint32_t columns, void *memory);
+/* INVALID: an FP8 value is not a number. */
+LAR_MUST_USE lar_error lar_panels_fill(lar_panels *p, const lar_tensor *t, uint64_t first, lar_diag *d);
+
 /* 32 activations as integers: x is scale * values. */
 typedef struct lar_int8_block {
     int8_t values[LAR_BLOCK];

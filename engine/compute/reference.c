@@ -32,6 +32,33 @@ static lar_error prepare(lar_matrix *m, lar_diag *d) {
 
 static void release(lar_matrix *m) { (void)m; }
 
+static uint64_t round_up(uint64_t n) { return (n + 63) / 64 * 64; }
+
+static uint64_t row_bytes(const lar_tensor *t) { return t->bytes / lar_tensor_rows(t); }
+
+/* Two tensors, of the rows and of their scales, before the bytes of both. */
+enum { TENSORS_BYTES = (2 * sizeof(lar_tensor) + 63) / 64 * 64 };
+
+static uint64_t packed_size(const lar_matrix *m) {
+    const lar_tensor *t = m->rows.tensor;
+    return TENSORS_BYTES + round_up(m->out * row_bytes(t)) + (t->scale ? round_up(t->scale->bytes) : 0);
+}
+
+static lar_error pack(lar_matrix *m, const lar_tensor *values, void *memory, lar_diag *d) {
+    (void)d;
+    lar_tensor *rows = memory, *scale = rows + 1;
+    uint8_t *to = (uint8_t *)memory + TENSORS_BYTES;
+    *rows = *values;
+    rows->data = memcpy(to, values->data, values->bytes);
+    if (values->scale) {
+        *scale = *values->scale;
+        scale->data = memcpy(to + round_up(values->bytes), values->scale->data, values->scale->bytes);
+        rows->scale = scale;
+    }
+    m->rows = (lar_rows){rows, 0, m->out};
+    return LAR_OK;
+}
+
 static uint64_t workspace(const lar_matrix *m, uint32_t count, uint32_t tokens) {
     (void)count;
     return ((uint64_t)tokens + 1) * m->in * sizeof(float);
@@ -113,6 +140,8 @@ const lar_kernels *lar_kernels_reference(void) {
     static const lar_kernels table = {.name = "reference",
                                       .prepare = prepare,
                                       .release = release,
+                                      .packed_size = packed_size,
+                                      .pack = pack,
                                       .workspace = workspace,
                                       .mlp_workspace = mlp_workspace,
                                       .products = products,

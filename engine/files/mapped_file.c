@@ -18,7 +18,7 @@ const char *lar_file_name(const char *path) {
 }
 
 /* A pipe or a device must neither hang the open nor be taken for an empty file. */
-static lar_error open_regular(const char *path, int *fd, uint64_t *size, lar_diag *d) {
+static lar_error open_regular(const char *path, int *fd, lar_file_view *out, lar_diag *d) {
     struct stat st;
     *fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
     if (*fd < 0) {
@@ -26,7 +26,7 @@ static lar_error open_regular(const char *path, int *fd, uint64_t *size, lar_dia
         return lar_fail(e, d, "%.200s: %s", lar_file_name(path), strerror(errno));
     }
     if (fstat(*fd, &st) == 0 && S_ISREG(st.st_mode)) {
-        *size = (uint64_t)st.st_size;
+        out->size = (uint64_t)st.st_size, out->device = st.st_dev, out->inode = st.st_ino;
         return LAR_OK;
     }
     (void)close(*fd);
@@ -36,16 +36,17 @@ static lar_error open_regular(const char *path, int *fd, uint64_t *size, lar_dia
 lar_error lar_mapped_file_open(const char *path, lar_file_view *out, lar_diag *d) {
     *out = (lar_file_view){.name = lar_file_name(path)};
     int fd;
-    uint64_t size = 0; /* gcc under ThreadSanitizer does not see that open_regular sets it */
-    lar_error e = open_regular(path, &fd, &size, d);
+    lar_file_view view = {.name = out->name};
+    lar_error e = open_regular(path, &fd, &view, d);
     if (e) return e;
-    if (size) {
-        void *p = mmap(NULL, size, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (view.size) {
+        void *p = mmap(NULL, view.size, PROT_READ, MAP_PRIVATE, fd, 0);
         if (p == MAP_FAILED)
             e = lar_fail(errno == ENOMEM ? LAR_NO_MEMORY : LAR_IO, d, "%.200s: mapping it: %s", out->name,
                          strerror(errno));
-        else out->bytes = p, out->size = size;
+        else view.bytes = p;
     }
+    if (!e) *out = view;
     (void)close(fd);
     return e;
 }

@@ -11,6 +11,7 @@ typedef struct lar_file_view {
     const char *name; /* for messages: the path's last component; borrowed */
     const uint8_t *bytes;
     uint64_t size;
+    uint64_t device, inode; /* of a mapped file: which one it is, whatever its path comes to mean */
 } lar_file_view;
 
 /* Maps a regular file, MAP_PRIVATE and read only; `path` is borrowed until the close. An empty file has no mapping.

@@ -32,6 +32,20 @@ const lar_file_view *lar_model_files_part(const lar_model_files *f, uint32_t i) 
     return &f->parts[i];
 }
 
+const char *lar_model_files_path(const lar_model_files *f, uint32_t i) {
+    LAR_ASSERT(i < f->part_count);
+    return f->paths[i];
+}
+
+uint32_t lar_model_files_part_of(const lar_model_files *f, const lar_tensor *t) {
+    uintptr_t data = (uintptr_t)t->data;
+    for (uint32_t i = 0; i < f->part_count; i++) {
+        uintptr_t begin = (uintptr_t)f->parts[i].bytes;
+        if (data >= begin && data - begin < f->parts[i].size) return i;
+    }
+    LAR_UNREACHABLE("a tensor of another model");
+}
+
 static int compare_names(const void *a, const void *b) {
     return strcmp((*(const lar_tensor *const *)a)->name, (*(const lar_tensor *const *)b)->name);
 }
@@ -77,7 +91,8 @@ lar_error lar_model_reserve_parts(lar_model_files *f, uint32_t count, lar_diag *
     if (count > LAR_MODEL_PARTS_MAX)
         return lar_fail(LAR_LIMIT, d, "the model has %u files; at most %d", count, LAR_MODEL_PARTS_MAX);
     f->parts = calloc(count, sizeof *f->parts);
-    return f->parts ? LAR_OK : lar_fail(LAR_NO_MEMORY, d, "a list of %u files", count);
+    f->paths = calloc(count, sizeof *f->paths);
+    return f->parts && f->paths ? LAR_OK : lar_fail(LAR_NO_MEMORY, d, "a list of %u files", count);
 }
 
 /* The mapping stays when its header is refused later: close releases it. */
@@ -87,7 +102,8 @@ lar_error lar_model_add_part(lar_model_files *f, const char *path, const char *n
     if (e) return e;
     f->part_count++;
     part->name = lar_arena_copy(&f->list.names, lar_slice_cstr(name)).ptr;
-    return part->name ? LAR_OK : lar_fail(LAR_NO_MEMORY, d, "the name of a file");
+    f->paths[f->part_count - 1] = lar_arena_copy(&f->list.names, lar_slice_cstr(path)).ptr;
+    return part->name && f->paths[f->part_count - 1] ? LAR_OK : lar_fail(LAR_NO_MEMORY, d, "the name of a file");
 }
 
 /* -- opening ------------------------------------------------------------------------------------------------------ */
@@ -116,6 +132,7 @@ void lar_model_files_close(lar_model_files *f) {
     if (!f) return;
     for (uint32_t i = 0; i < f->part_count; i++) lar_mapped_file_close(&f->parts[i]);
     free(f->parts);
+    free(f->paths);
     free(f->by_name);
     lar_gguf_release(&f->metadata);
     lar_tensor_list_release(&f->list);

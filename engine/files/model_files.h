@@ -42,6 +42,10 @@ const lar_gguf *lar_model_files_metadata(const lar_model_files *f);
 /* The files behind it: how many, and one of them, with its name and size. */
 uint32_t lar_model_files_parts(const lar_model_files *f);
 const lar_file_view *lar_model_files_part(const lar_model_files *f, uint32_t i);
+/* Its path as it was opened, which may lead to another file by now. */
+const char *lar_model_files_path(const lar_model_files *f, uint32_t i);
+/* Which of them holds the bytes of a tensor of this model. */
+uint32_t lar_model_files_part_of(const lar_model_files *f, const lar_tensor *t);
 
 /* A text beside the tensors of a folder, "config.json" or "tokenizer.json": added to `out`, whose maximum is the limit.
  * NOT_FOUND if the folder has none, or this is GGUF (its texts are in the metadata); else as lar_file_read

@@ -12,6 +12,7 @@ struct lar_model_files {
     lar_model_form form;
     lar_slice path;       /* in list.names */
     lar_file_view *parts; /* [part_count], each mapped */
+    const char **paths;   /* [part_count], in list.names */
     uint32_t part_count;
     lar_tensor_list list;
     const lar_tensor **by_name; /* [list.count], sorted, no two equal; made once the list is complete */

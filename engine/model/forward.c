@@ -3,7 +3,8 @@
  * One pass at a time; blocks while it computes.
  * Why parts: tokens of several sequences share every product and differ in attention only.
  * Memory: one block planned from lifetimes when the model is opened; a pass allocates nothing.
- * Invariants: 1. All is checked before the first token is computed. 2. Router, norms and softmax are in float32.
+ * Invariants: 1. All but experts that are on disk is checked before the first token is computed; what fails later leaves
+ * rows in caches, behind their length. 2. Router, norms and softmax are in float32.
  * Sources: DeepSeek-V3 inference/model.py; transformers' deepseek_v2, deepseek_v3 and glm4_moe_lite. */
 #include "engine/model/forward.h"
 
@@ -305,7 +306,7 @@ static void route(const pass *p, const lar_layer *l, uint32_t layer, const float
     if (p->f->watch) p->f->watch(p->f->watch_context, layer, chosen, p->tokens);
 }
 
-static void feed_forward(const pass *p, const lar_layer *l, uint32_t layer) {
+static lar_error feed_forward(const pass *p, const lar_layer *l, uint32_t layer, lar_diag *d) {
     const lar_model_config *c = p->f->c;
     float *x = floats(p, B_NORMED), *y = floats(p, B_OUT);
     const uint32_t all[2] = {0, p->tokens};
@@ -316,8 +317,10 @@ static void feed_forward(const pass *p, const lar_layer *l, uint32_t layer) {
         route(p, l, layer, x);
         job.starts = numbers(p, B_STARTS), job.token = numbers(p, B_TOKEN), job.weight = floats(p, B_PICK);
         if (c->shared_width) job.then = &shared;
+        if (p->f->w->experts) return lar_expert_cache_run(p->f->w->experts, l->moe, &job, &p->run, d);
     }
     lar_mlp_run(&job, &p->run);
+    return LAR_OK;
 }
 
 static void logits_of_wanted(const pass *p, float *logits) {
@@ -379,7 +382,8 @@ lar_error lar_forward_run(lar_forward *f, const lar_forward_part *parts, uint32_
         multiply(&p, &l->output, floats(&p, B_HEADS), floats(&p, B_OUT));
         add_to_stream(&p, floats(&p, B_OUT));
         norm_all(&p, l->ffn_norm, normed);
-        feed_forward(&p, l, i);
+        lar_error e = feed_forward(&p, l, i, d);
+        if (e) return e;
         add_to_stream(&p, floats(&p, B_OUT));
     }
     logits_of_wanted(&p, logits);

@@ -42,8 +42,8 @@ LAR_MUST_USE lar_error lar_forward_check(const lar_forward *f, const lar_forward
 
 /* Runs `count` parts of different sequences in one pass and writes the wanted logits, (wanted tokens, vocab), in the
  * order of the parts; each has room (lar_latent_cache_reserve). One pass at a time. INVALID: an id outside the
- * vocabulary, more tokens or logits than planned; LIMIT: a cache, or the model's context, is full. After an error no
- * sequence has changed. Allocates nothing. */
+ * vocabulary, more tokens or logits than planned; LIMIT: a cache, or the model's context, is full; IO, CORRUPT:
+ * lar_expert_cache_run. After an error no sequence has changed. Allocates nothing. */
 LAR_MUST_USE lar_error lar_forward_run(lar_forward *f, const lar_forward_part *parts, uint32_t count, float *logits,
                                        lar_diag *d);
 

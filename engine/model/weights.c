@@ -35,6 +35,7 @@ typedef struct loader {
     const lar_weights_options *o;
     lar_diag *d;
     int layer;
+    bool described; /* experts are found and described, and nothing of them is read yet */
 } loader;
 
 typedef struct shape {
@@ -81,6 +82,7 @@ static lar_error need(const loader *l, weight id, uint32_t expert, const shape *
     lar_tensor_shape_text(3 - skip, s->of + skip, wanted);
     if (!t) return lar_fail(LAR_INVALID, l->d, "tensor '%s' is missing; expected %s", name, wanted);
     bool seen = expert && s->of[0] > 1; /* all experts in one tensor: looked at with the first */
+    seen |= l->described && (id == W_EXPERT_GATE || id == W_EXPERT_UP || id == W_EXPERT_DOWN);
     if (has_shape(t, s)) return seen || is_measured(l) ? LAR_OK : lar_tensor_check_finite(t, l->d);
     lar_tensor_shape_text(t->dims, t->shape, found);
     return lar_fail(LAR_INVALID, l->d, "tensor '%s': expected %s, found %s", name, wanted, found);
@@ -160,6 +162,7 @@ static lar_error mlp_rows(const loader *l, const mlp_shape *s, uint32_t e, const
     out->gate = lar_matrix_of(&rows[0], kernels, l->o->activations);
     out->up = lar_matrix_of(&rows[1], kernels, l->o->activations);
     out->down = lar_matrix_of(&rows[2], kernels, l->o->activations);
+    if (l->described && s->gate == W_EXPERT_GATE) return LAR_OK;
     if (is_measured(l)) {
         l->w->packed_bytes += packed_bytes(&out->gate) + packed_bytes(&out->up) + packed_bytes(&out->down);
         return LAR_OK;
@@ -274,6 +277,7 @@ static lar_error feed_forward(const loader *l, lar_layer *layer) {
     if (e) return e;
     layer->mlps = all, layer->mlp_count = s->count;
     if (!moe) return LAR_OK;
+    layer->moe = l->w->moe_count++;
     e = matrix(l, W_ROUTER, c->router.experts, c->hidden, &layer->router);
     if (!e && c->has_bias) e = vector(l, W_ROUTER_BIAS, c->router.experts, &layer->router_bias);
     if (!e && c->shared_width) e = mlps(l, &shared, l->o->kernels, &layer->shared);
@@ -297,6 +301,38 @@ static lar_error load_all(loader *l) {
     return e;
 }
 
+/* -- experts in a budget ------------------------------------------------------------------------------------------ */
+
+/* They fit after all. */
+static lar_error read_experts(const loader *l, uint32_t layer) {
+    loader now = *l;
+    mlp_shape experts = {W_EXPERT_GATE, W_EXPERT_UP, W_EXPERT_DOWN, l->c->expert_width, l->c->router.experts};
+    now.layer = (int)layer, now.described = false;
+    return lar_config_is_moe(l->c, layer) ? mlps(&now, &experts, l->o->kernels, l->w->layers[layer].mlps) : LAR_OK;
+}
+
+static lar_error keep_experts(const loader *l) {
+    lar_weights *w = l->w;
+    lar_expert_layer *layers = lar_arena_zalloc(&w->arena, w->moe_count * sizeof *layers);
+    if (!layers) return LAR_NO_MEMORY;
+    for (uint32_t i = 0; i < w->layer_count; i++)
+        if (lar_config_is_moe(l->c, i)) layers[w->layers[i].moe] = (lar_expert_layer){w->layers[i].mlps, i};
+    lar_expert_cache_options o = {.files = l->f,
+                                  .layers = layers,
+                                  .layer_count = w->moe_count,
+                                  .experts = l->c->router.experts,
+                                  .experts_used = l->c->router.used,
+                                  .bytes = l->o->expert_bytes};
+    lar_error e = LAR_OK;
+    if (o.bytes >= lar_expert_cache_sizes(&o).all) {
+        for (uint32_t i = 0; !e && i < w->layer_count; i++) e = read_experts(l, i);
+        return e;
+    }
+    e = lar_expert_cache_new(&o, &w->experts, l->d);
+    if (!e) w->packed_bytes += lar_expert_cache_counts(w->experts).bytes;
+    return e;
+}
+
 lar_error lar_weights_load(lar_weights *w, const lar_model_config *c, const lar_model_files *f,
                            const lar_weights_options *o, lar_diag *d) {
     memset(w, 0, sizeof *w);
@@ -305,8 +341,9 @@ lar_error lar_weights_load(lar_weights *w, const lar_model_config *c, const lar_
     if (!w->layers) return lar_arena_release(&w->arena), LAR_NO_MEMORY;
     w->layer_count = c->layers;
     w->heads = c->heads;
-    loader l = {w, c, f, o, d, NO_LAYER};
+    loader l = {w, c, f, o, d, NO_LAYER, o->expert_bytes != 0};
     lar_error e = load_all(&l);
+    if (!e && o->expert_bytes && w->moe_count) e = keep_experts(&l);
     if (e) lar_weights_release(w);
     return e;
 }
@@ -316,6 +353,7 @@ static void release_heads(lar_matrix *m, uint32_t heads) {
 }
 
 void lar_weights_release(lar_weights *w) {
+    lar_expert_cache_free(w->experts); /* before the layers, from which its threads may still read */
     for (uint32_t i = 0; i < w->layer_count; i++) {
         lar_layer *layer = &w->layers[i];
         lar_matrix *single[] = {&layer->query_down, &layer->query, &layer->latent, &layer->output, &layer->router};

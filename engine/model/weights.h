@@ -4,6 +4,7 @@
 
 #include "base/arena.h"
 #include "engine/compute/matmul.h"
+#include "engine/experts/expert_cache.h"
 #include "engine/files/model_files.h"
 #include "engine/model/model_config.h"
 
@@ -22,6 +23,7 @@ typedef struct lar_layer {
     const float *router_bias;               /* (experts); NULL without one */
     lar_mlp *mlps;                          /* (mlp_count): the experts, or the dense layer's one */
     uint32_t mlp_count;
+    uint32_t moe;   /* of a layer with experts: how many such layers are before it */
     lar_mlp shared; /* zero without shared experts */
 } lar_layer;
 
@@ -30,9 +32,10 @@ typedef struct lar_weights {
     const lar_tensor *embedding; /* (vocab, hidden) */
     const float *final_norm;     /* (hidden) */
     lar_matrix head;             /* (vocab, hidden) */
-    uint32_t layer_count, heads;
-    uint64_t packed_bytes; /* of all matrices together */
-    lar_arena arena;       /* what is not in the files: norms as floats, transposed parts of kv_b, the arrays above */
+    uint32_t layer_count, moe_count, heads;
+    uint64_t packed_bytes;     /* of all matrices together, and of the cache of experts */
+    lar_expert_cache *experts; /* NULL: those that the router chooses from are all in memory, as all others are */
+    lar_arena arena; /* what is not in the files: norms as floats, transposed parts of kv_b, the arrays above */
 } lar_weights;
 
 typedef enum lar_weights_use {
@@ -45,12 +48,13 @@ typedef struct lar_weights_options {
     const lar_kernels *kernels;  /* types that they do not read are left to the reference */
     lar_activations activations; /* of all products but the router's and those of attention in latent space, which are
                                   * F32 always: rounding a latent flips near-ties of later routers */
+    uint64_t expert_bytes;       /* 0, or more than all experts take: all are in memory */
     void (*progress)(void *context, uint32_t done, uint32_t total); /* layers; NULL: none */
     void *context;
 } lar_weights_options;
 
 /* The files must stay open as long as the weights. INVALID names the tensor that is missing or has another shape, with
- * what was expected and what was found; NO_MEMORY. After an error there is nothing to release. */
+ * what was expected and what was found; NO_MEMORY; LIMIT, NOT_FOUND, IO: lar_expert_cache_new. After an error there is nothing to release. */
 LAR_MUST_USE lar_error lar_weights_load(lar_weights *w, const lar_model_config *c, const lar_model_files *f,
                                         const lar_weights_options *o, lar_diag *d);
 void lar_weights_release(lar_weights *w);
