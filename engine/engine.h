@@ -55,8 +55,8 @@ typedef struct lar_engine_options {
 } lar_engine_options;
 
 /* NOT_FOUND, IO: the files; INVALID: a model that larder does not read, or damaged files (`d` says what was expected
- * and what was found), or threads or kernels that are not to be had; NO_MEMORY; LIMIT: also expert_bytes below the least that can
- * work, which is said. After an error *out is NULL. */
+ * and what was found), or threads or kernels that are not to be had; NO_MEMORY; LIMIT: also expert_bytes below the
+ * least that can work, which is said. After an error *out is NULL. */
 LAR_MUST_USE lar_error lar_engine_open(const lar_engine_options *o, lar_engine **out, lar_diag *d);
 /* After all of its sequences are freed. NULL: nothing happens. */
 void lar_engine_close(lar_engine *e);

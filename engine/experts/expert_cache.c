@@ -256,6 +256,7 @@ static void wait_for_arrival(lar_expert_cache *c) {
 
 /* Waits until the next expert is there; *ready: how many from it on are. */
 static lar_error wait_for_next(lar_expert_cache *c, uint32_t l, uint32_t next, uint32_t n, uint32_t *ready) {
+    *ready = 0;
     for (;;) {
         ask(c, l, next, n);
         uint32_t s = c->needs[next].slot;

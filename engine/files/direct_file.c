@@ -57,7 +57,7 @@ static bool fall_back(lar_direct_file *f) {
     return true;
 }
 
-/* At least `needed` of the `wanted` bytes from `offset` on; what is behind the needed ones may be behind the file's end.
+/* At least `needed` bytes from `offset` on; what is read behind them may be behind the file's end.
  * A short read goes on at a multiple of the alignment, and reads some bytes again. */
 static lar_error read_all(lar_direct_file *f, uint64_t offset, uint64_t needed, uint8_t *to) {
     uint64_t wanted = up(needed), have = 0;

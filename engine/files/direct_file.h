@@ -18,7 +18,7 @@ typedef struct lar_direct_file {
     atomic_bool buffered;
 } lar_direct_file;
 
-/* Opens `path` once more. NOT_FOUND, IO: it cannot be opened, or is not the file that `mapped` is a mapping of any more.
+/* Opens `path` once more. NOT_FOUND, IO: it cannot be opened, or is no longer the file that `mapped` is a mapping of.
  * Embedded, closed by the caller. */
 LAR_MUST_USE lar_error lar_direct_file_open(const char *path, const lar_file_view *mapped, lar_direct_file *out,
                                             lar_diag *d);

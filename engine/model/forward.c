@@ -3,8 +3,8 @@
  * One pass at a time; blocks while it computes.
  * Why parts: tokens of several sequences share every product and differ in attention only.
  * Memory: one block planned from lifetimes when the model is opened; a pass allocates nothing.
- * Invariants: 1. All but experts that are on disk is checked before the first token is computed; what fails later leaves
- * rows in caches, behind their length. 2. Router, norms and softmax are in float32.
+ * Invariants: 1. All but experts that are on disk is checked before the first token is computed; when one of those
+ * fails, rows are left in caches, behind their length. 2. Router, norms and softmax are in float32.
  * Sources: DeepSeek-V3 inference/model.py; transformers' deepseek_v2, deepseek_v3 and glm4_moe_lite. */
 #include "engine/model/forward.h"
 

@@ -54,7 +54,8 @@ typedef struct lar_weights_options {
 } lar_weights_options;
 
 /* The files must stay open as long as the weights. INVALID names the tensor that is missing or has another shape, with
- * what was expected and what was found; NO_MEMORY; LIMIT, NOT_FOUND, IO: lar_expert_cache_new. After an error there is nothing to release. */
+ * what was expected and what was found; NO_MEMORY; LIMIT, NOT_FOUND, IO: lar_expert_cache_new. After an error
+ * there is nothing to release. */
 LAR_MUST_USE lar_error lar_weights_load(lar_weights *w, const lar_model_config *c, const lar_model_files *f,
                                         const lar_weights_options *o, lar_diag *d);
 void lar_weights_release(lar_weights *w);
