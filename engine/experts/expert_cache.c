@@ -256,7 +256,6 @@ static void wait_for_arrival(lar_expert_cache *c) {
 
 /* Waits until the next expert is there; *ready: how many from it on are. */
 static lar_error wait_for_next(lar_expert_cache *c, uint32_t l, uint32_t next, uint32_t n, uint32_t *ready) {
-    *ready = 0;
     for (;;) {
         ask(c, l, next, n);
         uint32_t s = c->needs[next].slot;
@@ -304,7 +303,7 @@ lar_error lar_expert_cache_run(lar_expert_cache *c, uint32_t l, const lar_mlp_jo
     lar_expert_slots_visit(&c->slots, l, job->starts);
     uint32_t n = list_needs(c, l, job->starts), next = 0;
     while (next < n) {
-        uint32_t ready;
+        uint32_t ready = 0;
         e = wait_for_next(c, l, next, n, &ready);
         if (e) break;
         compute(c, c->needs + next, ready, job, run);
