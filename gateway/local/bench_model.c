@@ -13,6 +13,7 @@
 #include "engine/compute/bandwidth.h"
 #include "gateway/config/option_value.h"
 #include "gateway/local/compute_options.h"
+#include "gateway/local/expert_report.h"
 #include "gateway/local/local_options.h"
 
 enum { OK, FAILED, ROUNDS_MAX = 99, TOKENS_MAX = 1 << 20, WARM_TOKENS = 16 };
@@ -199,6 +200,7 @@ int lar_command_bench_model(int argc, char **argv) {
     if (e) code = failed(o.model, e, &d);
     else {
         report(b);
+        if (!o.csv) lar_expert_report(b->engine, stdout);
         code = OK;
     }
     lar_engine_close(b->engine);

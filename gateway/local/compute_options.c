@@ -34,6 +34,8 @@ lar_error lar_compute_options_read(const lar_compute_options *o, lar_activations
     engine->cpu = o->cpu;
     engine->activations = otherwise;
     engine->kv = o->kv;
+    if (o->expert_bytes && !lar_local_size(o->expert_bytes, &engine->expert_bytes))
+        return lar_fail(LAR_INVALID, d, "--expert-bytes %.40s: expected a size as 4G or 512M", o->expert_bytes);
     if (o->kv && check_kv(o->kv, d)) return LAR_INVALID;
     if (!o->activations) return LAR_OK;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {

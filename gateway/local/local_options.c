@@ -3,7 +3,11 @@
  * Not here: what values mean; each command reads its own. */
 #include "gateway/local/local_options.h"
 
+#include <ctype.h>
+#include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "gateway/config/nearest.h"
 
@@ -56,3 +60,22 @@ bool lar_local_option_given(const lar_local_option *row, const void *options) {
     const void *at = (const char *)options + row->at;
     return row->kind == LAR_LOCAL_FLAG ? *(const bool *)at : *(const char *const *)at != NULL;
 }
+
+bool lar_local_number(const char *text, double step, const char *units, uint64_t *out) {
+    size_t digits = strspn(text, "0123456789"), whole = digits;
+    if (!digits || digits > 18) return false;
+    if (text[whole] == '.') whole += 1 + strspn(text + whole + 1, "0123456789");
+    double value = strtod(text, NULL);
+    const char *rest = text + whole, *unit = isalpha((unsigned char)*rest) ? strchr(units, *rest & ~0x20) : NULL;
+    if (unit) {
+        value *= pow(step, (double)(unit - units));
+        rest++;
+        if (step == 1024 && *rest == 'i') rest++;
+        if (step == 1024 && *rest == 'B') rest++;
+    }
+    if (*rest || value < 1 || value > 0x1p60 || value != floor(value)) return false;
+    *out = (uint64_t)value;
+    return true;
+}
+
+bool lar_local_size(const char *text, uint64_t *out) { return lar_local_number(text, 1024, "?KMGTP", out); }

@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "base/slice.h"
 
@@ -32,5 +33,11 @@ bool lar_local_option_given(const lar_local_option *row, const void *options);
 /* Says what is wrong, with one %s for `what`, and where help is; returns LAR_LOCAL_USAGE. */
 int lar_local_options_bad(const lar_local_options *o, const char *format, const char *what)
     __attribute__((format(printf, 2, 0)));
+
+/* A whole number of at least 1, with a unit: the letter's place in `units` is the power of `step` ("?KM" and 1000: 5K
+ * is 5000); where `step` is 1024, "B" or "iB" may follow it. false: it is none. */
+bool lar_local_number(const char *text, double step, const char *units, uint64_t *out);
+/* Bytes: 64G, 64GB and 64GiB are the same, as memory is sold. */
+bool lar_local_size(const char *text, uint64_t *out);
 
 #endif

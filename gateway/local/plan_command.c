@@ -4,9 +4,7 @@
  * Not here: the arithmetic (engine/plan), the table (plan_report.c). */
 #include "gateway/local/plan_command.h"
 
-#include <ctype.h>
 #include <inttypes.h>
-#include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +16,7 @@
 #include "engine/cache/kv_layers.h"
 #include "engine/engine.h"
 #include "gateway/config/nearest.h"
+#include "gateway/local/local_options.h"
 #include "gateway/local/plan_report.h"
 
 static const char usage[] =
@@ -32,6 +31,7 @@ static const char usage[] =
     "  --sequences N      requests at the same time (default 1)\n"
     "  --kv FORMATS       how keys and values are kept: f32, f16 (default), bf16, int8, fp8, int8-128; by layer as\n"
     "                     fp8,0=bf16,24-26=bf16\n"
+    "  --expert-bytes SIZE   most memory for experts; the others stay on disk (default: all are in memory)\n"
     "  --weights TYPE     count the weights as bf16, fp8, q8_0, q6_k, q5_k, q4_k, ... (default: as they are stored)\n"
     "  --memory SIZE      of the machine, as 64G (default: this machine's)\n"
     "  --reserve SIZE     of it, to stay free for the system (default: 15 %, from 1G to 16G)\n"
@@ -52,7 +52,7 @@ static const preset presets[] = {{"long", 1, 131072}, {"short", 32, 4096}, {"age
 typedef struct options {
     const char *model;
     uint64_t field[LAR_PLAN_FIELD_COUNT]; /* given by hand; 0: not */
-    uint64_t parameters, context, sequences, memory, reserve;
+    uint64_t parameters, context, sequences, memory, reserve, experts;
     const preset *preset;
     const char *kv;
     bool requantised, json;
@@ -74,41 +74,23 @@ static const struct {
                      {"--head-dim", LAR_PLAN_HEAD_DIM},   {"--rank", LAR_PLAN_RANK},
                      {"--value-dim", LAR_PLAN_VALUE_DIM}, {"--rope", LAR_PLAN_ROPE}};
 
-static const char *const other_options[] = {"--model",   "--preset", "--context", "--sequences", "--kv",
-                                            "--weights", "--memory", "--reserve", "--parameters"};
+static const char *const other_options[] = {"--model",   "--preset", "--context", "--sequences",  "--kv",
+                                            "--weights", "--memory", "--reserve", "--parameters", "--expert-bytes"};
 
 static int refuse(const char *name, const char *value, const char *want) {
     (void)fprintf(stderr, "larder: %s '%.100s': %s\n", name, value, want);
     return 2;
 }
 
-/* A number with a unit: the letter's place in `units` is the power of `step`. "B", "iB" may follow that of a size. */
-static bool take_number(const char *text, double step, const char *units, uint64_t *out) {
-    size_t digits = strspn(text, "0123456789"), whole = digits;
-    if (!digits || digits > 18) return false;
-    if (text[whole] == '.') whole += 1 + strspn(text + whole + 1, "0123456789");
-    double value = strtod(text, NULL);
-    const char *rest = text + whole, *unit = isalpha((unsigned char)*rest) ? strchr(units, *rest & ~0x20) : NULL;
-    if (unit) {
-        value *= pow(step, (double)(unit - units));
-        rest++;
-        if (step == 1024 && *rest == 'i') rest++;
-        if (step == 1024 && *rest == 'B') rest++;
-    }
-    if (*rest || value < 1 || value > 0x1p60 || value != floor(value)) return false;
-    *out = (uint64_t)value;
-    return true;
-}
-
 /* Bytes: 64G, 64GB and 64GiB are the same, as memory is sold. */
 static int take_size(const char *name, const char *value, uint64_t *out) {
-    return take_number(value, 1024, "?KMGTP", out) ? -1 : refuse(name, value, "a size as 64G or 512M");
+    return lar_local_size(value, out) ? -1 : refuse(name, value, "a size as 64G or 512M");
 }
 
 static int take_count(const char *name, const char *value, uint64_t most, uint64_t *out) {
     char want[64];
     (void)snprintf(want, sizeof want, "a whole number from 1 to %" PRIu64, most);
-    return take_number(value, 1024, "?KM", out) && *out <= most ? -1 : refuse(name, value, want);
+    return lar_local_number(value, 1024, "?KM", out) && *out <= most ? -1 : refuse(name, value, want);
 }
 
 static int take_kv(options *o, const char *value) {
@@ -154,8 +136,9 @@ static int take_value(options *o, const char *name, const char *value) {
     if (!strcmp(name, "--sequences")) return take_count(name, value, 1u << 20, &o->sequences);
     if (!strcmp(name, "--memory")) return take_size(name, value, &o->memory);
     if (!strcmp(name, "--reserve")) return take_size(name, value, &o->reserve);
+    if (!strcmp(name, "--expert-bytes")) return take_size(name, value, &o->experts);
     /* --parameters */
-    bool ok = take_number(value, 1000, "?KMBT", &o->parameters) && o->parameters <= 100000000000000000u;
+    bool ok = lar_local_number(value, 1000, "?KMBT", &o->parameters) && o->parameters <= 100000000000000000u;
     return ok ? -1 : refuse(name, value, "a number as 15.7B or 600M");
 }
 
@@ -276,7 +259,7 @@ static lar_error settle_kv(plan_command *c, const options *o, lar_diag *d) {
 static void settle_request(lar_plan_story *s, const options *o) {
     lar_plan_request *r = &s->request;
     uint64_t most = s->model.field[LAR_PLAN_CONTEXT];
-    *r = (lar_plan_request){.requantised = o->requantised, .weights = o->weights};
+    *r = (lar_plan_request){.requantised = o->requantised, .weights = o->weights, .experts = o->experts};
     r->context = o->preset ? o->preset->context : 8192;
     if (most && r->context > most) r->context = most;
     if (o->context) r->context = o->context;
@@ -294,6 +277,8 @@ static void add_notes(lar_plan_story *s) {
     if (m->layers_windowed)
         note(s, "%" PRIu64 " of the layers keep only the last %" PRIu64 " tokens", m->layers_windowed,
              m->field[LAR_PLAN_WINDOW]);
+    if (s->request.experts && !m->field[LAR_PLAN_EXPERTS])
+        note(s, "the model has no experts: --expert-bytes changes nothing");
     if (m->layers_stateless)
         note(s, "%" PRIu64 " layers of linear attention keep a state of fixed size, not counted", m->layers_stateless);
     if (m->window_unclear)

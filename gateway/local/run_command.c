@@ -16,6 +16,7 @@
 #include "base/file.h"
 #include "gateway/config/option_value.h"
 #include "gateway/local/compute_options.h"
+#include "gateway/local/expert_report.h"
 #include "gateway/local/local_options.h"
 #include "gateway/local/run_cases.h"
 #include "gateway/local/run_chat.h"
@@ -117,6 +118,11 @@ static void show_progress(void *context, uint32_t done, uint32_t total) {
     if (done == total) (void)fprintf(stderr, "\r%*s\r", WIDTH + 36, "");
 }
 
+/* To a person at a terminal. */
+static void report_experts(const lar_engine *e) {
+    if (isatty(STDERR_FILENO)) lar_expert_report(e, stderr);
+}
+
 /* -- logits ------------------------------------------------------------------------------------------------------ */
 
 static int run_ids(const options *o, lar_engine_options *how) {
@@ -133,6 +139,7 @@ static int run_ids(const options *o, lar_engine_options *how) {
     if (!e) {
         e = lar_run_cases_run(&cases, engine, o->logits, &d);
         if (e) code = failed(o->ids, e, &d);
+        report_experts(engine);
     }
     lar_engine_close(engine);
     lar_run_cases_release(&cases);
@@ -160,6 +167,7 @@ static int run_perplexity(const options *o, lar_engine_options *how) {
         else
             (void)printf("perplexity %.3f on %llu tokens, windows of %u\n", p.value, (unsigned long long)p.tokens,
                          p.window);
+        report_experts(engine);
         lar_engine_text_release(&beside);
     }
     lar_engine_close(engine);
@@ -260,6 +268,7 @@ static int run_text(const options *o, lar_engine_options *how) {
     lar_error e = lar_engine_open(how, &engine, &d);
     if (!e) describe(engine);
     if (!e) e = talk(o, engine, &d);
+    if (!e) report_experts(engine);
     lar_engine_close(engine);
     return e ? failed(o->model, e, &d) : OK;
 }

@@ -111,6 +111,7 @@ def check_refusals(larder, model, folder):
                             ((*whole, "--threads", "0"), "--threads 0: expected 1 to"),
                             ((*whole, "--activations", "int4"), "expected f32, bf16, int8 or by-type"),
                             ((*whole, "--kv", "fp4"), "--kv 'fp4': no latent is kept in fewer than 8 bits"),
+                            ((*whole, "--expert-bytes", "-1"), "--expert-bytes -1: expected a size as 4G or 512M"),
                             ((*whole, "--kv", "f64"), "'f64' is no format; expected one of f32, f16, bf16, int8, fp8, int8-128"),
                             ((*whole, "--kv", "fp8,0=bf16,0-1=f32"), "--kv '0-1=f32': layer 0 was named before")]:
         code, err = run(larder, *arguments)
@@ -170,6 +171,7 @@ def main():
     larder, models = sys.argv[1:]
     with tempfile.TemporaryDirectory() as folder:
         check_golden(larder, f"{models}/glm-flash-bf16", f"{folder}/logits", "--cpu=reference", "--threads", "1")
+        check_golden(larder, f"{models}/glm-flash-bf16", f"{folder}/logits", "--expert-bytes", "100K")
         check_golden(larder, f"{models}/glm-flash-bf16", f"{folder}/logits")
         os.remove(f"{folder}/logits")
         check_formats(larder, f"{models}/glm-flash-bf16", folder)
