@@ -17,7 +17,7 @@
 #include "engine/model/forward.h"
 #include "engine/model/model_text.h"
 
-enum { LAYERS = 26, EXPERTS = 64, USED = 6, PASSES = 3000, TURN = 100 };
+enum { LAYERS = 26, EXPERTS = 64, USED = 6, PASSES = 600, TURN = 100 };
 
 static void must(lar_error e, const lar_diag *d) {
     if (!e) return;
