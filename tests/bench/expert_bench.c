@@ -1,11 +1,11 @@
-/* What a budget for experts costs: hit rates of the policies on routing of several kinds, and a model's speed.
+/* What a budget for experts costs: hit rates of the policies on several kinds of routing, and a model's speed.
  *   expert_bench traces                      synthetic routing of V2-Lite's shape: 26 layers, 64 experts, 6 used
  *   expert_bench routing MODEL TEXT          a model's own routing, decoding the text token by token, and in prompts
  *   expert_bench speed MODEL [--threads N] [--prompt N] [--decode N]
  *                                            a model by budget: tokens a second, reads past the page cache
  * CSV to stdout. Traces: `uniform` (what random weights do), `zipf` (popularity 1/rank, other experts in each layer),
- * `turns` (zipf, and after every 100 tokens a prompt that uses all experts). Policy `share` is the expert cache's, `age`
- * is LRU; the budget is in percent of all experts. Not a test: nothing here fails by time. */
+ * `turns` (zipf, and after every 100 tokens a prompt that uses all experts). Policy `share` is the cache's, `age` is LRU;
+ * the budget is in percent of all experts. Not a test: nothing here fails by time. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
