@@ -306,7 +306,9 @@ lar_error lar_expert_cache_run(lar_expert_cache *c, uint32_t l, const lar_mlp_jo
         uint32_t ready = 0;
         e = wait_for_next(c, l, next, n, &ready);
         if (e) break;
-        compute(c, c->needs + next, ready, job, run);
+        lar_mlp_job some = *job;
+        if (next + ready < n) some.then = NULL;
+        compute(c, c->needs + next, ready, &some, run);
         let_go(c, next, next + ready);
         next += ready;
     }

@@ -45,9 +45,9 @@ LAR_MUST_USE lar_error lar_expert_cache_new(const lar_expert_cache_options *o, l
 /* Waits for reads under way. NULL: nothing happens. */
 void lar_expert_cache_free(lar_expert_cache *c);
 
-/* lar_mlp_run for MoE layer `layer` (from 0, of `layers` above): job->mlps is that layer's, job->count all experts.
- * IO: an expert cannot be read; CORRUPT: it holds what is no number. `d` says which expert of which layer; y is then
- * undefined, and the next visit tries again. Allocates nothing. */
+/* lar_mlp_run for MoE layer `layer` (from 0, of `layers` above): job->mlps is that layer's, job->count all experts;
+ * job->then is run with the last of them. IO: an expert cannot be read; CORRUPT: it holds what is no number. `d` says
+ * which expert of which layer; y is then undefined, and the next visit tries again. Allocates nothing. */
 LAR_MUST_USE lar_error lar_expert_cache_run(lar_expert_cache *c, uint32_t layer, const lar_mlp_job *job,
                                             const lar_run *run, lar_diag *d);
 

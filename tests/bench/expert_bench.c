@@ -4,8 +4,8 @@
  *   expert_bench speed MODEL [--threads N] [--prompt N] [--decode N]
  *                                            a model by budget: tokens a second, reads past the page cache
  * CSV to stdout. Traces: `uniform` (what random weights do), `zipf` (popularity 1/rank, other experts in each layer),
- * `turns` (zipf, and after every 100 tokens a prompt that uses all experts). Policy `share` is the cache's, `age` is LRU;
- * the budget is in percent of all experts. Not a test: nothing here fails by time. */
+ * `turns` (zipf, and after every 100 tokens a prompt that uses all experts). Policy `share` is the cache's, `age` is
+ * LRU; the budget is in percent of all experts. Not a test: nothing here fails by time. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
