@@ -96,7 +96,10 @@ static lar_error measure_all(lar_engine *n, const lar_engine_options *o, lar_dia
     if (!e) e = lar_workers_start(o->threads ? o->threads : processors(), &n->workers, d);
     if (!e) e = lar_model_files_open(o->path, &n->files, d);
     if (!e) e = lar_config_read(&n->config, n->files, d);
-    lar_weights_options w = {.use = LAR_WEIGHTS_MEASURE, .kernels = n->kernels, .activations = o->activations};
+    lar_weights_options w = {.use = LAR_WEIGHTS_MEASURE,
+                             .kernels = n->kernels,
+                             .activations = o->activations,
+                             .expert_bytes = o->expert_bytes};
     if (!e) e = lar_weights_load(&n->weights, &n->config, n->files, &w, d);
     return e ? e : open_forward(n, o, d); /* its scratch is address space that nobody touches */
 }

@@ -366,13 +366,14 @@ static void size_pools(lar_expert_cache *c, uint64_t bytes) {
     }
 }
 
-static lar_error check_budget(const lar_expert_cache_options *o, const lar_expert_sizes *s, lar_diag *d) {
-    if (o->bytes >= s->least) return LAR_OK;
+lar_error lar_expert_cache_check(const lar_expert_cache_options *o, lar_diag *d) {
+    lar_expert_sizes s = lar_expert_cache_sizes(o);
+    if (o->bytes >= s.least) return LAR_OK;
     return lar_fail(
         LAR_LIMIT, d,
         "%llu bytes for experts: at least %llu are needed, one expert of each size and room to read it; all "
         "of them are %llu",
-        (unsigned long long)o->bytes, (unsigned long long)s->least, (unsigned long long)s->all);
+        (unsigned long long)o->bytes, (unsigned long long)s.least, (unsigned long long)s.all);
 }
 
 /* Readers use an eighth of the bytes at most, and leave room for a slot of each size; but for the one that there must
@@ -465,7 +466,7 @@ static lar_error start_readers(lar_expert_cache *c, lar_diag *d) {
 lar_error lar_expert_cache_new(const lar_expert_cache_options *o, lar_expert_cache **out, lar_diag *d) {
     *out = NULL;
     lar_expert_sizes sizes = lar_expert_cache_sizes(o);
-    lar_error e = check_budget(o, &sizes, d);
+    lar_error e = lar_expert_cache_check(o, d);
     if (e) return e;
     lar_expert_cache *c = calloc(1, sizeof *c);
     if (!c) return lar_fail(LAR_NO_MEMORY, d, "no memory for a cache of experts");

@@ -38,8 +38,10 @@ typedef struct lar_expert_sizes {
     uint64_t all, least;
 } lar_expert_sizes;
 lar_expert_sizes lar_expert_cache_sizes(const lar_expert_cache_options *o);
+/* LIMIT: `bytes` is below the least, which is said. */
+LAR_MUST_USE lar_error lar_expert_cache_check(const lar_expert_cache_options *o, lar_diag *d);
 
-/* LIMIT: `bytes` is below the least, which is said; NOT_FOUND, IO: the files cannot be opened a second time, or the
+/* LIMIT as above; NOT_FOUND, IO: the files cannot be opened a second time, or the
  * system gave no threads; NO_MEMORY. After an error *out is NULL. */
 LAR_MUST_USE lar_error lar_expert_cache_new(const lar_expert_cache_options *o, lar_expert_cache **out, lar_diag *d);
 /* Waits for reads under way. NULL: nothing happens. */

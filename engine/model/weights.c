@@ -328,8 +328,8 @@ static lar_error keep_experts(const loader *l) {
         for (uint32_t i = 0; !e && i < w->layer_count; i++) e = read_experts(l, i);
         return e;
     }
-    e = lar_expert_cache_new(&o, &w->experts, l->d);
-    if (!e) w->packed_bytes += lar_expert_cache_counts(w->experts).bytes;
+    e = is_measured(l) ? lar_expert_cache_check(&o, l->d) : lar_expert_cache_new(&o, &w->experts, l->d);
+    if (!e) w->packed_bytes += is_measured(l) ? o.bytes : lar_expert_cache_counts(w->experts).bytes;
     return e;
 }
 

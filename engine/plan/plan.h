@@ -67,9 +67,9 @@ typedef struct lar_plan_request {
     uint64_t memory, reserve; /* bytes of the machine, and how many of them to keep free */
     uint64_t cache;           /* reserved for all keys and values together; 0: what sequences and context take */
     uint64_t experts;         /* most bytes for experts' weights at once; 0: all are in memory */
-    uint64_t held;            /* weights as the engine holds them (lar_engine_measure); 0: as they are stored */
-    uint64_t scratch;         /* likewise; 0: estimated */
-    uint64_t piece;           /* tokens of a prompt that are worked on at once; 0: LAR_PLAN_PIECE */
+    uint64_t held;    /* weights as the engine holds them, with that budget (lar_engine_measure); 0: as stored */
+    uint64_t scratch; /* likewise; 0: estimated */
+    uint64_t piece;   /* tokens of a prompt that are worked on at once; 0: LAR_PLAN_PIECE */
 } lar_plan_request;
 
 typedef enum lar_plan_verdict {

@@ -45,14 +45,15 @@ static uint64_t request_bytes(const lar_plan_model *m, const lar_plan_request *r
 }
 
 static uint64_t all_weights(const lar_plan_model *m, const lar_plan_request *r) {
-    if (r->held && !r->requantised) return r->held;
     if (!r->requantised && m->file_bytes) return m->file_bytes;
     const lar_dtype_info *type = lar_dtype_info_of(r->requantised ? r->weights : m->stored);
     return times(up(m->parameters, type->block_elements), type->block_bytes);
 }
 
-/* With a budget for experts: what is left of them in memory. Their share of the bytes is that of their parameters. */
+/* With a budget for experts: what is left of them in memory. Their share of the bytes is that of their parameters,
+ * where it was not measured. */
 static uint64_t weight_bytes(const lar_plan_model *m, const lar_plan_request *r) {
+    if (r->held && !r->requantised) return r->held;
     const uint64_t *f = m->field, all = all_weights(m, r);
     uint64_t layers = f[LAR_PLAN_LAYERS] > f[LAR_PLAN_DENSE_LAYERS] ? f[LAR_PLAN_LAYERS] - f[LAR_PLAN_DENSE_LAYERS] : 0;
     uint64_t one = times(3 * f[LAR_PLAN_HIDDEN], f[LAR_PLAN_EXPERT_WIDTH]);

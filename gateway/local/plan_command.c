@@ -294,12 +294,15 @@ static void add_notes(lar_plan_story *s) {
 /* A model that larder runs, as it is: what its engine would take on this machine, instead of estimates. */
 static void measure(lar_plan_story *s, const options *o) {
     lar_engine_sizes sizes;
-    lar_diag ignored = {0};
+    lar_diag why = {0};
     lar_engine_options e = {.path = o->model, .activations = LAR_ACTIVATIONS_BY_TYPE, .page_bytes = 1};
+    e.expert_bytes = o->experts;
     for (int i = 0; i < LAR_PLAN_FIELD_COUNT; i++)
         if (o->field[i]) return;
     if (!o->model || o->requantised || o->parameters || !s->model.file_bytes) return;
-    if (lar_engine_measure(&e, &sizes, &ignored)) return;
+    lar_error error = lar_engine_measure(&e, &sizes, &why);
+    if (error == LAR_LIMIT && o->experts) note(s, "larder would not run it: %.200s", why.text);
+    if (error) return;
     s->request.held = sizes.packed_bytes + sizes.mapped_bytes;
     if (!o->memory) s->request.scratch = sizes.scratch_bytes; /* another machine has other threads */
 }
