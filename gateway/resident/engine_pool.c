@@ -233,6 +233,9 @@ typedef struct news {
     bool more; /* bytes behind those in `out`, which were held */
 } news;
 
+static bool may_tell(const engine_job *j) { return j->lease && !j->paused && !j->over; }
+
+/* Of a job that is paused nothing is mailed here: it would come back at each turn of the loop. */
 static news take_news(engine_job *j) {
     engine_pool *p = j->pool;
     lock(p);
@@ -244,13 +247,11 @@ static news take_news(engine_job *j) {
     news n = {j->failed, j->ended && !j->starting, j->in.len > 0};
     bool fresh = j->has_head && !j->head.status;
     lar_answer_head h = j->answer_head;
-    if (n.more) mail(j);
+    if (n.more && may_tell(j)) mail(j);
     unlock(p);
     if (fresh) make_head(j, &h);
     return n;
 }
-
-static bool may_tell(const engine_job *j) { return j->lease && !j->paused && !j->over; }
 
 static void tell_bytes(engine_job *j) {
     if (!j->head_told || !j->out.len || !may_tell(j)) return;
