@@ -261,7 +261,7 @@ static void on_end(void *user, const lar_job_end *e) {
     sum->queued_us = larger(sum->queued_us, e->queued_us);
     sum->prefill_us = larger(sum->prefill_us, e->prefill_us);
     sum->decode_us = larger(sum->decode_us, e->decode_us);
-    if (e->error == LAR_CLIENT_GONE) a->cancelled = true;
+    if (e->error == LAR_CLIENT_GONE) a->cancelled |= !a->refusal.status; /* with one, stop_jobs ended it */
     else if (e->error == LAR_INVALID) fail(a, LAR_IO, "the model computed a value that is no number");
     else if (e->error) fail(a, e->error, e->detail ? e->detail : "");
     (void)pthread_mutex_unlock(&a->lock);

@@ -337,6 +337,10 @@ static void test_a_later_job_is_refused(void **state) {
     assert_false(box_tell(0, 0, "HI"));
     box_end(0, LAR_CLIENT_GONE);
     assert_int_equal(c.ends, 1);
+    assert_int_equal(c.end.error, LAR_BUSY);
+    assert_int_equal(c.head.status, 503);
+    assert_int_equal(c.head.retry_ms, 9);
+    if (!strstr(box_body(&c), "the queue is full")) fail_msg("%s", box_body(&c));
     box_clear(&c);
     lar_serving_free(s);
 }
