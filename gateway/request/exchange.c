@@ -278,8 +278,7 @@ void lar_exchange_refuse(lar_exchange *x, lar_error e, const lar_diag *d) { lar_
 /* The shortest of `ms`, what is left of the whole, and, while events are held, what is left of that. */
 void lar_exchange_wait(lar_exchange *x, uint32_t ms) {
     uint64_t now = lar_clock_mono_ns();
-    bool first = x->state == EXCHANGE_WAIT_CONN || x->state == EXCHANGE_WAIT_HEAD || !x->head_sent;
-    uint32_t left = first ? lar_exchange_left_ms(x) : x->upstream->total_timeout_ms ? lar_exchange_left_ms(x) : ms;
+    uint32_t left = lar_exchange_left_ms(x);
     if (left < ms) ms = left ? left : 1;
     x->due_ns = now + (uint64_t)ms * 1000000u;
     if (x->holding) {

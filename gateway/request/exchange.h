@@ -193,7 +193,8 @@ bool lar_exchange_may_recover(const lar_exchange *x);
 void lar_exchange_attempt_well(lar_exchange *x);
 /* attempt.c: the exchange ends, however it did. */
 void lar_exchange_attempt_over(lar_exchange *x);
-/* attempt.c: of the route's deadline and the upstream's total, whichever ends first; UINT32_MAX: there is none. */
+/* attempt.c: of the upstream's total and, while nothing of an answer went out, the route's deadline, whichever
+ * ends first; UINT32_MAX: there is none. */
 uint32_t lar_exchange_left_ms(const lar_exchange *x);
 /* attempt.c: appends the fields that say who answered and what failed before. */
 LAR_MUST_USE lar_error lar_exchange_attempt_fields(const lar_exchange *x, lar_buf *out);

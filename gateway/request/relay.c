@@ -135,8 +135,11 @@ static bool put(lar_exchange *x, const pieces *some, put_last last) {
     struct iovec iov[PIECES_MAX + 4];
     char size_line[24];
     uint32_t n = 0;
-    if (!x->head_sent) iov[n++] = (struct iovec){x->out_head.ptr, x->out_head.len};
+    bool first = !x->head_sent;
+    if (first) iov[n++] = (struct iovec){x->out_head.ptr, x->out_head.len};
     x->head_sent = true;
+    if (first && last == PUT_MORE)
+        lar_exchange_wait(x, x->upstream->idle_timeout_ms); /* the route's deadline is over */
     if (body->bytes) {
         if (!x->first_byte_ns) x->first_byte_ns = lar_clock_mono_ns();
         if (x->chunked_out)
