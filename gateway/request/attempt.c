@@ -62,11 +62,12 @@ static void add_group(lar_exchange *x, uint32_t first, const char *model) {
     uint64_t prefix = x->canon.prefix_hash ? x->canon.prefix_hash : x->record.request_id;
     lar_replica_order(prefix, replicas, count, c->upstreams[first].replica_slack_percent, order);
     uint16_t stays = x->understood ? lar_sticky_get(&x->loop->gateway->standings, x->conversation) : 0;
+    uint32_t home = 0; /* in `order` */
+    while (stays && home < count && ((uint16_t)replicas[order[home]].id != stays || !replicas[order[home]].well))
+        home++;
+    if (home < count) add_target(x, index[order[home]], model);
     for (uint32_t i = 0; i < count; i++)
-        if (stays && (uint16_t)replicas[order[i]].id == stays && replicas[order[i]].well)
-            add_target(x, index[order[i]], model);
-    for (uint32_t i = 0; i < count; i++)
-        if (!x->target_count || x->targets[0].upstream != index[order[i]]) add_target(x, index[order[i]], model);
+        if (i != home) add_target(x, index[order[i]], model);
 }
 
 static bool can_answer(const lar_exchange *x, uint32_t upstream) {
