@@ -1,4 +1,4 @@
-/* Byte-pair encoding. Flow: tokenizer_open.c builds, tokenizer.c encodes piece by piece. Any thread: immutable once
+/* Byte-pair encoding. Flow: tokenizer_build.c builds, tokenizer.c encodes piece by piece. Any thread: immutable once
  * built.
  * 1. The lowest rank merges first, the leftmost of equal ranks first, as in the reference.
  * 2. Short pieces look for it among all neighbours; long ones keep a heap, so that a megabyte of one letter costs
