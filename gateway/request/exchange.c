@@ -288,15 +288,25 @@ void lar_exchange_wait(lar_exchange *x, uint32_t ms) {
     lar_deadline_set(&x->deadline, ms);
 }
 
+/* Kept prefixes of a model in this process are apart where recall memory is. */
+static lar_digest prefix_scope(const lar_exchange *x) {
+    const char *field = x->config->scope_header;
+    lar_digest both[2] = {x->scope, {{0}}};
+    if (!*field) return x->scope;
+    both[1] = lar_digest_of(lar_http1_get(x->head, field));
+    return lar_digest_of(lar_slice_of((const char *)both, sizeof both));
+}
+
 static void send_request(lar_exchange *x) {
     bool unsent = true;
+    lar_digest scope = prefix_scope(x);
     if (x->lease.reused) x->record.flags |= LAR_JREC_REUSED;
     lar_lease_request r = {.iov = x->iov,
                            .count = x->iov_count,
                            .method = x->head->method,
                            .path = x->route.path,
                            .to_head_request = x->head_request,
-                           .scope = &x->scope,
+                           .scope = &scope,
                            .tenant = x->record.tenant,
                            .id = x->record.request_id};
     lar_error e = lar_lease_send(&x->lease, &r, &unsent);

@@ -93,11 +93,11 @@ def aliases_and_routes_choose_the_model(folder):
 
 def prefixes_are_kept_for_a_tenant_alone(folder):
     os.environ["T_A"], os.environ["T_B"] = "key-of-a", "key-of-b"
-    with Larder(folder, config(extra=TEAMS)) as larder:
+    with Larder(folder, config(extra=TEAMS + "canon: {scope_header: x-user}\n")) as larder:
         text = long_text(200)
 
-        def cached(key):
-            r = ask_chat(larder, text, max_tokens=4, headers={"Authorization": "Bearer " + key})
+        def cached(key, user="u"):
+            r = ask_chat(larder, text, max_tokens=4, headers={"Authorization": "Bearer " + key, "x-user": user})
             check(r.status == 200, r.data)
             u = r.json["usage"]
             return u["prompt_tokens"], u["prompt_tokens_details"]["cached_tokens"], u["prompt_cache_hit_tokens"], r.text()
@@ -106,6 +106,8 @@ def prefixes_are_kept_for_a_tenant_alone(folder):
         pages = (first[0] - 1) // 64 * 64
         check(again[1] == again[2] == pages > 0, again)
         check(other[1] == other[2] == 0, "another tenant's prefix was used:", other)
+        user = cached("key-of-a", "v")
+        check(user[1] == user[2] == 0, "another user's prefix was used:", user)
         check(first[3] == again[3] == other[3], "a kept prefix changed the answer")
         check(ask_chat(larder, text).status == 401, "without a key")
         m = idle(larder)
