@@ -47,14 +47,14 @@ typedef enum lar_serving_endpoint {
 } lar_serving_endpoint;
 
 /* What a path, without its query, names; each also with and without "/v1" in front. *id: of MODEL the rest of the path,
- * percent-encoding undone by nobody, else empty. NO_ROUTE: none of them; METHOD: one of them, but by another method. */
+ * percent-encoded as it came, else empty. NO_ROUTE: none of them; METHOD: one of them, but by another method. */
 LAR_MUST_USE lar_error lar_serving_find(lar_slice method, lar_slice path, lar_serving_endpoint *out, lar_slice *id);
 
 /* -- an answer ----------------------------------------------------------------------------------------------------- */
 
 typedef struct lar_serving_ask {
     lar_serving_endpoint endpoint;
-    lar_slice id;          /* MODEL only; borrowed for the call */
+    lar_slice id;          /* MODEL only, percent-encoded; borrowed for the call */
     lar_slice body;        /* borrowed for the call; its size is limited by whoever read it */
     lar_digest scope;      /* kept prefixes are shared within it only */
     uint64_t tenant;       /* fairness is between these */

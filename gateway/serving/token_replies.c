@@ -33,9 +33,27 @@ static void put_model(const lar_serving *s, lar_json_writer *w) {
     lar_json_put(w, "}");
 }
 
+static int hex_of(char c) {
+    if (c >= '0' && c <= '9') return c - '0';
+    c = (char)(c | 0x20);
+    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+/* Clients encode a name's slashes, or more (RFC 3986 section 2.1), or nothing. */
+static bool names(lar_slice id, const char *model) {
+    size_t i = 0;
+    for (; *model && i < id.len; model++) {
+        char c = id.ptr[i++];
+        int high = c == '%' && i + 1 < id.len ? hex_of(id.ptr[i]) : -1, low = high < 0 ? -1 : hex_of(id.ptr[i + 1]);
+        if (low >= 0) c = (char)(high * 16 + low), i += 2;
+        if (c != *model) return false;
+    }
+    return !*model && i == id.len;
+}
+
 static lar_error models_reply(const lar_serving *s, const lar_serving_ask *from, lar_json_writer *w, lar_refusal *no) {
     if (from->endpoint == LAR_SERVING_MODEL) {
-        if (lar_slice_eq_cstr(from->id, s->model)) return put_model(s, w), w->error;
+        if (names(from->id, s->model)) return put_model(s, w), w->error;
         lar_error e =
             lar_refuse(no, "model", "model_not_found", "there is no such model here; it is called %s", s->model);
         no->status = 404;

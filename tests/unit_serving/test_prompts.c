@@ -273,12 +273,15 @@ static void test_replies_without_the_model(void **state) {
     (void)state;
 #define MODEL                                                                                                          \
     "{\"id\":\"tiny\",\"object\":\"model\",\"created\":1600000000,\"owned_by\":\"larder\",\"max_model_len\":1000}"
+#define NO_MODEL                                                                                                       \
+    "{\"error\":{\"message\":\"there is no such model here; it is called tiny\",\"type\":\"invalid_request_error\","   \
+    "\"param\":\"model\",\"code\":\"model_not_found\"}}"
     reply(s, &(lar_serving_ask){.endpoint = LAR_SERVING_MODELS}, 200, "{\"object\":\"list\",\"data\":[" MODEL "]}");
     reply(s, &(lar_serving_ask){.endpoint = LAR_SERVING_MODEL, .id = LAR_SLICE("tiny")}, 200, MODEL);
-    reply(
-        s, &(lar_serving_ask){.endpoint = LAR_SERVING_MODEL, .id = LAR_SLICE("other")}, 404,
-        "{\"error\":{\"message\":\"there is no such model here; it is called tiny\",\"type\":\"invalid_request_error\","
-        "\"param\":\"model\",\"code\":\"model_not_found\"}}");
+    reply(s, &(lar_serving_ask){.endpoint = LAR_SERVING_MODEL, .id = LAR_SLICE("t%69n%79")}, 200, MODEL);
+    const char *others[] = {"other", "tin", "tinyx", "tin%7", "tin%7x", "tiny%", "%74", "tin%79%00", "TINY"};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        reply(s, &(lar_serving_ask){.endpoint = LAR_SERVING_MODEL, .id = lar_slice_cstr(others[i])}, 404, NO_MODEL);
     reply(s, &(lar_serving_ask){.endpoint = LAR_SERVING_TOKENIZE, .body = LAR_SLICE("{\"prompt\":\"a<U>\"}")}, 200,
           "{\"count\":3,\"max_model_len\":1000,\"tokens\":[256,97,258],\"token_strs\":null}");
     reply(
