@@ -9,6 +9,7 @@
 #include "gateway/config/secret.h"
 
 enum { UPSTREAMS_MAX = 1024, NAME_BYTES_MAX = 95, MODEL_BYTES_MAX = 256, PROFILE_AUTO = 0 };
+enum { SPILL_BYTES_LEAST = 1 << 20 }; /* lar_page_segments_open's */
 
 static lar_error out_of_memory(lar_loader *l) {
     return lar_fail(LAR_NO_MEMORY, l->diag, "out of memory for the configuration");
@@ -123,6 +124,8 @@ static lar_error take_engine(lar_loader *l, const lar_upstream_raw *raw, lar_ups
     *field = "engine.spill";
     if (raw->engine_spill_bytes && !*l->config->store_dir)
         return lar_fail(LAR_INVALID, why, "needs store.dir: the pages are kept below it");
+    if (raw->engine_spill_bytes && raw->engine_spill_bytes < SPILL_BYTES_LEAST)
+        return lar_fail(LAR_INVALID, why, "is out of range: 0, or 1MiB at least");
     lar_slice name =
         lar_arena_copy(&l->config->arena, *raw->engine_served_name ? lar_slice_cstr(raw->engine_served_name)
                                                                    : last_part(raw->engine_model));
