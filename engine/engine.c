@@ -195,19 +195,33 @@ static lar_error read_template(lar_slice source, lar_engine_text *out, lar_diag 
     return e;
 }
 
-lar_error lar_engine_text_read(const lar_engine *e, lar_engine_text *out, lar_diag *d) {
+static lar_error read_text(const lar_model_files *f, lar_engine_text *out, lar_diag *d) {
     lar_buf source;
     memset(out, 0, sizeof *out);
     lar_buf_init(&source, LAR_TEMPLATE_SOURCE_BYTES_MAX);
-    lar_error error = lar_generation_read(e->files, &out->generation, d);
-    if (!error) error = lar_model_tokenizer(e->files, &out->tokenizer, d);
-    if (!error) error = lar_model_template_source(e->files, &source, d);
+    lar_error error = lar_generation_read(f, &out->generation, d);
+    if (!error) error = lar_model_tokenizer(f, &out->tokenizer, d);
+    if (!error) error = lar_model_template_source(f, &source, d);
     if (!error) error = read_template(lar_buf_slice(&source), out, d);
     else if (error == LAR_NOT_FOUND && out->tokenizer) error = LAR_OK; /* a base model */
     lar_buf_release(&source);
     if (error) lar_engine_text_release(out);
     else *d = (lar_diag){0}; /* what an absent file left there would pass for the cause of a later error */
     return error;
+}
+
+lar_error lar_engine_text_read(const lar_engine *e, lar_engine_text *out, lar_diag *d) {
+    return read_text(e->files, out, d);
+}
+
+lar_error lar_engine_text_check(const char *path, lar_diag *d) {
+    lar_model_files *f = NULL;
+    lar_engine_text text = {0};
+    lar_error e = lar_model_files_open(path, &f, d);
+    if (!e) e = read_text(f, &text, d);
+    lar_engine_text_release(&text);
+    lar_model_files_close(f);
+    return e;
 }
 
 void lar_engine_text_release(lar_engine_text *t) {

@@ -108,6 +108,8 @@ typedef struct lar_engine_text {
  * does not interpret (`d` says what and where). */
 LAR_MUST_USE lar_error lar_engine_text_read(const lar_engine *e, lar_engine_text *out, lar_diag *d);
 void lar_engine_text_release(lar_engine_text *t);
+/* Whether they can be read, of a model that is not open: lar_engine_text_read's errors, and those of opening files. */
+LAR_MUST_USE lar_error lar_engine_text_check(const char *path, lar_diag *d);
 
 /* Of at most `capacity` tokens, which are at most the model's context. Without options.page_bytes pages for all of them
  * are taken now. NO_MEMORY; LIMIT: over the context. */

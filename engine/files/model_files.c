@@ -112,7 +112,7 @@ static lar_error open_path(lar_model_files *f, const char *path, lar_diag *d) {
     struct stat st;
     f->path = lar_arena_copy(&f->list.names, lar_slice_cstr(path));
     if (!f->path.ptr) return lar_fail(LAR_NO_MEMORY, d, "a path");
-    if (stat(path, &st) != 0) return lar_fail(LAR_NOT_FOUND, d, "there is no such file or folder");
+    if (stat(path, &st) != 0) return lar_fail(LAR_NOT_FOUND, d, "there is no such file or folder: %.160s", path);
     if (S_ISDIR(st.st_mode)) return lar_model_open_folder(f, d);
     return lar_model_open_gguf(f, d);
 }

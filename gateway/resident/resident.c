@@ -154,6 +154,7 @@ lar_error lar_resident_check(const lar_upstream_config *config, lar_diag *d) {
     lar_error e = p ? lar_memory_left("", &memory, d) : LAR_NO_MEMORY;
     if (!e) e = lar_resident_plan_make(p, &config->engine, memory, d);
     if (!e) e = lar_resident_plan_fits(p, stderr, d);
+    if (!e) e = lar_engine_text_check(config->engine.model, d);
     free(p);
     return e ? named(config, e, d) : LAR_OK;
 }

@@ -45,7 +45,11 @@ static lar_error settle_cache(lar_resident_plan *p, const lar_engine_config *c, 
                               .rope = (uint32_t)f[LAR_PLAN_ROPE],
                               .kv = p->kv};
     uint64_t pages = ((uint64_t)p->context + LAR_PAGE_TOKENS - 1) / LAR_PAGE_TOKENS * c->sequences;
-    p->kv_bytes = c->kv_bytes ? c->kv_bytes : pages * lar_page_layout_page_bytes(&layout);
+    uint64_t page = lar_page_layout_page_bytes(&layout);
+    p->kv_bytes = c->kv_bytes ? c->kv_bytes : pages * page;
+    if (p->kv_bytes < page)
+        return lar_fail(LAR_INVALID, d, "engine.kv_bytes: %llu bytes; one page of %d tokens takes %llu",
+                        (unsigned long long)p->kv_bytes, LAR_PAGE_TOKENS, (unsigned long long)page);
     r->kv = (lar_kv)p->kv[0];
     if (memcmp(p->kv, p->kv + 1, layers - 1) == 0) return LAR_OK;
     r->kv_layers = p->kv;

@@ -35,13 +35,31 @@ def what_is_wrong_is_named(folder):
     shutil.copytree(MODEL, folder + "/broken")
     os.truncate(folder + "/broken/model.safetensors", 3000000)
     rows = ((", kv: int4", "engine.kv: "), (", context: 513", "engine.context: 513 tokens; the model's own limit is 512"),
-            (", kv_bytes: 1KiB", "page"))
+            (", kv_bytes: 1KiB", "engine.kv_bytes: 1024 bytes; one page of 64 tokens takes"))
     for engine, text in rows:
-        code, said = serve(folder, config(engine=engine))
-        check(code == 3 and "upstream tiny: " in said and text in said, engine, code, said)
+        for command in ("serve", "check"):
+            code, said = serve(folder, config(engine=engine), command)
+            check(code == 3 and "upstream tiny: " in said and text in said, command, engine, code, said)
     for path in ("absent", "broken"):
         code, said = serve(folder, config().replace(MODEL, os.path.join(folder, path)))
         check(code in (1, 3) and "upstream tiny: " in said, path, code, said)
+    check(os.path.join(folder, "absent") in serve(folder, config().replace(MODEL, folder + "/absent"))[1], "the path")
+
+
+def a_model_without_its_text_is_refused(folder):
+    """By the check of a configuration as by the start: tokenizer and template are read by both."""
+    spoilt = {"none": ("tokenizer.json", None), "odd": ("tokenizer.json", "[]"),
+              "template": ("tokenizer_config.json", '{"chat_template": "{% iff x %}"}')}
+    for name, (file, text) in spoilt.items():
+        model = os.path.join(folder, name)
+        shutil.copytree(MODEL, model)
+        os.remove(os.path.join(model, file))
+        if text is not None:
+            with open(os.path.join(model, file), "w", encoding="utf-8") as f:
+                f.write(text)
+        for command in ("serve", "check"):
+            code, said = serve(folder, config().replace(MODEL, model), command)
+            check(code == 3 and "upstream tiny: " in said, command, name, code, said)
 
 
 def a_valid_file_is_checked_without_a_start(folder):
@@ -106,6 +124,6 @@ def the_plan_is_what_is_reserved(folder):
 
 
 if __name__ == "__main__":
-    run([what_cannot_fit_is_refused_with_the_plan, what_is_wrong_is_named, a_valid_file_is_checked_without_a_start,
-         two_models_in_one_process, kept_prefixes_outlive_a_restart,
+    run([what_cannot_fit_is_refused_with_the_plan, what_is_wrong_is_named, a_model_without_its_text_is_refused,
+         a_valid_file_is_checked_without_a_start, two_models_in_one_process, kept_prefixes_outlive_a_restart,
          the_plan_is_what_is_reserved])
