@@ -3,8 +3,6 @@
  * Why one table: what `larder plan` adds up is what a sequence of `larder run` takes. */
 #include "engine/files/kv_format.h"
 
-#include <string.h>
-
 static const lar_kv_info infos[] = {
 #define LAR_KV(id, name, value, group, scale, text) {name, value, group, scale, text},
 #include "engine/files/kv_format.def"
@@ -12,12 +10,3 @@ static const lar_kv_info infos[] = {
 };
 
 const lar_kv_info *lar_kv_info_of(lar_kv kv) { return &infos[kv]; }
-
-bool lar_kv_named(const char *name, lar_kv *out) {
-    for (int i = 0; i < LAR_KV_COUNT; i++) {
-        if (strcmp(name, infos[i].name) != 0) continue;
-        *out = (lar_kv)i;
-        return true;
-    }
-    return false;
-}

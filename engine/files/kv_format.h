@@ -2,7 +2,6 @@
 #ifndef LARDER_ENGINE_KV_FORMAT_H
 #define LARDER_ENGINE_KV_FORMAT_H
 
-#include <stdbool.h>
 #include <stdint.h>
 
 typedef enum lar_kv {
@@ -21,7 +20,5 @@ typedef struct lar_kv_info {
 } lar_kv_info;
 
 const lar_kv_info *lar_kv_info_of(lar_kv kv);
-/* False: there is no format of this name; *out is as it was. */
-bool lar_kv_named(const char *name, lar_kv *out);
 
 #endif

@@ -35,6 +35,7 @@ static uint32_t rows_of(const lar_scheduler_counts *c, row out[ROWS_MAX]) {
         {LAR_METRIC_ENGINE_PREFIX_SPILLED_TOTAL, c->prefixes.spilled},
         {LAR_METRIC_ENGINE_PREFIX_RELOADED_TOTAL, c->prefixes.reloaded},
         {LAR_METRIC_ENGINE_PREFIX_SPILL_FAILED_TOTAL, c->prefixes.spill_failed},
+        {LAR_METRIC_ENGINE_PREFIX_RELOAD_FAILED_TOTAL, c->prefixes.reload_failed},
     };
     enum { ROWS = sizeof rows / sizeof *rows };
     _Static_assert((int)ROWS <= (int)ROWS_MAX, "room for all rows");

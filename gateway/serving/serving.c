@@ -72,8 +72,6 @@ void lar_serving_free(lar_serving *s) {
     free(s);
 }
 
-const char *lar_serving_model(const lar_serving *s) { return s->model; }
-
 lar_error lar_serving_find(lar_slice method, lar_slice path, lar_serving_endpoint *out, lar_slice *id) {
     static const struct {
         const char *path, *method;

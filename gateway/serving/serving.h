@@ -34,8 +34,6 @@ typedef struct lar_serving_options {
 LAR_MUST_USE lar_error lar_serving_new(const lar_serving_options *o, lar_serving **out, lar_diag *d);
 /* After all of its answers are freed. NULL: nothing happens. */
 void lar_serving_free(lar_serving *s);
-/* The name it is served by; alive as long as the serving. */
-const char *lar_serving_model(const lar_serving *s);
 
 typedef enum lar_serving_endpoint {
     LAR_SERVING_CHAT,        /* POST /v1/chat/completions */
