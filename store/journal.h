@@ -91,6 +91,10 @@ typedef struct lar_journal_record {
     int64_t predicted_hit;  /* tokens; UNKNOWN where they cannot be told */
     uint64_t predicted_bytes, prompt_bytes; /* of tools, system and messages: the part sent before, and all */
     uint32_t recall_hits, recall_misses;    /* look-ups of this request in recall memory */
+    uint8_t attempts;     /* requests that went out for it, 255 and more as 255; 0 = none, or unknown */
+    uint8_t target;       /* whose answer it was: place in the chain of targets, 0 = the first (or unknown) */
+    uint32_t cold_tokens; /* of the prompt, that switching made cold: an estimate */
+    char failure[LAR_JREC_SHORT_BYTES]; /* class of the first attempt that failed; "" = none, or unknown */
     lar_slice chain; /* the cuts as bytes; borrowed: from the caller, or from what was decoded. See lar_journal_cuts */
 } lar_journal_record;
 

@@ -132,6 +132,10 @@ lar_error lar_journal_encode(const lar_journal_record *r, lar_buf *out) {
     put(&s, r->chain.len, 2);
     if (r->chain.len) memcpy(s.at, r->chain.ptr, r->chain.len);
     s.at += r->chain.len;
+    put(&s, r->attempts, 1);
+    put(&s, r->target, 1);
+    put(&s, r->cold_tokens, 4);
+    put_name(&s, r->failure, sizeof r->failure);
     put_name(&s, r->error ? lar_error_name((lar_error)r->error) : "", ERROR_NAME_BYTES);
     put_name(&s, r->route, LAR_JREC_NAME_BYTES);
     put_name(&s, r->upstream, LAR_JREC_NAME_BYTES);
@@ -191,6 +195,13 @@ static void take_common(lar_bytes_reader *in, lar_journal_record *r) {
     r->turn = (uint32_t)lar_bytes_read_le(in, 4);
 }
 
+/* What came with version 4, for a record that is older. */
+static void without_v4(lar_journal_record *r) {
+    r->attempts = r->target = 0;
+    r->cold_tokens = 0;
+    r->failure[0] = 0;
+}
+
 /* What came with version 3, for a record that is older. */
 static void without_v3(lar_journal_record *r) {
     r->request_id = r->edition_hash = r->predicted_bytes = r->prompt_bytes = 0;
@@ -198,6 +209,7 @@ static void without_v3(lar_journal_record *r) {
     r->recall_hits = r->recall_misses = 0;
     r->edition[0] = r->provider[0] = 0;
     r->chain = (lar_slice){NULL, 0};
+    without_v4(r);
 }
 
 /* Version 1 kept no raw counts: what the upstream wrote is unknown; a rule that fired was seen. */
@@ -244,9 +256,18 @@ static void take_v3(lar_bytes_reader *in, lar_journal_record *r) {
     take_chain(in, &r->chain);
 }
 
+static void take_v4(lar_bytes_reader *in, lar_journal_record *r) {
+    take_v3(in, r);
+    r->attempts = (uint8_t)lar_bytes_read_le(in, 1);
+    r->target = (uint8_t)lar_bytes_read_le(in, 1);
+    r->cold_tokens = (uint32_t)lar_bytes_read_le(in, 4);
+    take_name(in, r->failure, sizeof r->failure);
+}
+
 /* One row a version: a new version is a new row, and the rows before it stay as they are. */
 static void (*const versions[LAR_RECORD_VERSION + 1])(lar_bytes_reader *, lar_journal_record *) = {NULL, take_v1,
-                                                                                                   take_v2, take_v3};
+                                                                                                   take_v2, take_v3,
+                                                                                                   take_v4};
 
 lar_error lar_journal_decode(lar_slice bytes, lar_journal_record *out) {
     const uint8_t *p = (const uint8_t *)bytes.ptr;

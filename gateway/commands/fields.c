@@ -21,6 +21,7 @@ typedef enum field_kind {
     FIELD_STATUS,
     FIELD_HEX,
     FIELD_NAME,
+    FIELD_U8,
     FIELD_ENDING,
     FIELD_SPELLING,
     FIELD_ERROR,
@@ -106,6 +107,7 @@ static lar_error text_of(const field *f, uint64_t seq, const lar_journal_record 
     case FIELD_U64: memcpy(&u64, p, sizeof u64); return lar_buf_printf(out, "%" PRIu64, u64);
     case FIELD_HEX: memcpy(&u64, p, sizeof u64); return u64 ? lar_buf_printf(out, "%016" PRIx64, u64) : LAR_OK;
     case FIELD_U32: return lar_buf_printf(out, "%" PRIu32, *(const uint32_t *)(const void *)p);
+    case FIELD_U8: return lar_buf_printf(out, "%u", *(const uint8_t *)p);
     case FIELD_STATUS: return r->status ? lar_buf_printf(out, "%u", r->status) : LAR_OK;
     case FIELD_NAME: return lar_buf_add(out, p, strnlen(p, LAR_JREC_NAME_BYTES));
     case FIELD_ENDING: return lar_buf_printf(out, "%s", lar_ending_name((lar_ending)r->ending));

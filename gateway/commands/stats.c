@@ -33,9 +33,10 @@ typedef struct stats {
     uint64_t seen[LAR_RULE_COUNT], edited[LAR_RULE_COUNT];
     uint64_t predicted, predicted_hit, drift_over, drift_under; /* requests with both known; tokens */
     uint64_t recall_hits, recall_misses;
+    uint64_t answered_further, repeated, cold_tokens; /* requests: by a further target, with more than one attempt */
     uint64_t damaged;
     int64_t first_ms, last_ms;
-    lar_groups *models, *upstreams, *tenants;
+    lar_groups *models, *upstreams, *tenants, *further; /* further: who answered where the first target did not */
 } stats;
 
 /* -- adding ------------------------------------------------------------------------------------------- */
@@ -51,6 +52,14 @@ static void add_prediction(stats *s, const lar_journal_record *r) {
     s->predicted_hit += (uint64_t)r->predicted_hit;
     if (drift > 0) s->drift_over += (uint64_t)drift;
     else s->drift_under += (uint64_t)-drift;
+}
+
+static void add_attempts(stats *s, const lar_journal_record *r, const lar_price *price) {
+    s->repeated += r->attempts > 1;
+    s->cold_tokens += r->cold_tokens;
+    if (!r->target || r->status < 200 || r->status > 299) return;
+    s->answered_further++;
+    lar_tally_add(lar_groups_get(s->further, r->upstream), r, price);
 }
 
 static bool add_record(void *ctx, uint64_t seq, const lar_journal_record *r) {
@@ -69,6 +78,7 @@ static bool add_record(void *ctx, uint64_t seq, const lar_journal_record *r) {
     }
     s->endings[r->ending]++;
     add_prediction(s, r);
+    add_attempts(s, r, price);
     for (int i = 0; i < LAR_RULE_COUNT; i++) {
         s->seen[i] += (r->rules_seen | r->rules_fired) >> i & 1;
         s->edited[i] += r->rules_fired >> i & 1;
@@ -139,6 +149,19 @@ static void print_groups(lar_groups *g, const char *head) {
     if (count > ROWS_SHOWN) (void)printf("and %" PRIu32 " more (--json has them)\n", count - ROWS_SHOWN);
 }
 
+static void print_attempts(stats *s) {
+    char shown[LAR_SHOWN_BYTES];
+    uint32_t count;
+    lar_tally *rows = lar_groups_sorted(s->further, &count);
+    if (s->answered_further) (void)printf("fallback  %" PRIu64 " answers by a further target:", s->answered_further);
+    for (uint32_t i = 0; i < count; i++) {
+        lar_present_name(lar_slice_cstr(rows[i].name), shown);
+        (void)printf("%s %s %" PRIu64, i ? "," : "", shown, rows[i].requests);
+    }
+    if (s->answered_further) (void)printf("; %" PRIu64 " warm tokens were cold there\n", s->cold_tokens);
+    if (s->repeated) (void)printf("repeated  %" PRIu64 " requests took more than one attempt\n", s->repeated);
+}
+
 static void print_totals(stats *s) {
     char first[LAR_TIME_BYTES], last[LAR_TIME_BYTES];
     lar_tally *n = &s->all;
@@ -173,6 +196,7 @@ static void print_totals(stats *s) {
         (void)printf("notes     %" PRIu64 " answers were cut, their usage is partial; %" PRIu64
                      " had contradicting numbers (clamped)\n",
                      n->partial, n->odd);
+    print_attempts(s);
     if (s->damaged) (void)printf("damaged   %" PRIu64 " records could not be read and were left out\n", s->damaged);
 }
 
@@ -362,6 +386,10 @@ static int print_json(stats *s) {
     if (o) json_u64(o, "drift_under_tokens", s->drift_under);
     if (o) json_u64(o, "recall_hits", s->recall_hits);
     if (o) json_u64(o, "recall_misses", s->recall_misses);
+    if (o) json_u64(o, "fallback_answers", s->answered_further);
+    if (o) json_u64(o, "repeated_requests", s->repeated);
+    if (o) json_u64(o, "cold_tokens", s->cold_tokens);
+    if (o) json_groups(o, "fallbacks", s->further, JSON_PLAIN);
     if (o) json_groups(o, "models", s->models, JSON_PRICED);
     if (o) json_groups(o, "upstreams", s->upstreams, JSON_PLAIN);
     if (o) json_groups(o, "tenants", s->tenants, JSON_PLAIN);
@@ -385,6 +413,7 @@ static void stats_free(stats *s) {
     lar_groups_free(s->models);
     lar_groups_free(s->upstreams);
     lar_groups_free(s->tenants);
+    lar_groups_free(s->further);
     free(s);
 }
 
@@ -399,7 +428,8 @@ int lar_command_stats(int argc, char **argv) {
     if (s) s->models = lar_groups_new();
     if (s) s->upstreams = lar_groups_new();
     if (s) s->tenants = lar_groups_new();
-    bool ready = s && s->models && s->upstreams && s->tenants;
+    if (s) s->further = lar_groups_new();
+    bool ready = s && s->models && s->upstreams && s->tenants && s->further;
     lar_error e = ready ? lar_store_scan(store, &q.filter, 0, add_record, s, &s->damaged) : LAR_NO_MEMORY;
     lar_store_close(store);
     if (e) {

@@ -23,7 +23,8 @@ static const char usage[] =
     "usage: larder tail --store DIR [options]\n"
     "Prints the last journal records, oldest first: time, route > upstream, model, status, ending, turn,\n"
     "tokens, hit rate, times, the rules that edited, seen: those that only found something, the hit tokens that were\n"
-    "predicted, and the request's id for larder explain.\n"
+    "predicted, and the request's id for larder explain. Where an attempt failed: how many there were, the class of the\n"
+    "first failure, and the place of the target that answered in its chain.\n"
     "  -n, --lines N      how many (10)\n"
     "  -f, --follow       go on with those that come\n"
     "  --json             one JSON object a line, as larder export has it\n";
@@ -53,6 +54,12 @@ static void name(lar_buf *b, const char *between, const char text[LAR_JREC_NAME_
     char shown[LAR_SHOWN_BYTES];
     lar_present_name(lar_slice_of(text, strnlen(text, LAR_JREC_NAME_BYTES)), shown);
     (void)!lar_buf_printf(b, "%s%s", between, shown);
+}
+
+static void short_name(lar_buf *b, const char text[LAR_JREC_SHORT_BYTES]) {
+    char shown[LAR_SHOWN_BYTES];
+    lar_present_name(lar_slice_of(text, strnlen(text, LAR_JREC_SHORT_BYTES)), shown);
+    (void)!lar_buf_printf(b, "%s", shown);
 }
 
 /* "rules LR003  seen:LR001": what edited, and what only found something. */
@@ -88,6 +95,10 @@ static void people_line(lar_buf *b, const lar_journal_record *r) {
     else (void)!lar_buf_printf(b, "  -");
     seconds(b, "ttft", r->ttft_us);
     seconds(b, "total", r->total_us);
+    if (r->attempts > 1) (void)!lar_buf_printf(b, "  attempts %u", r->attempts);
+    if (r->failure[0]) (void)!lar_buf_printf(b, "  failure ");
+    if (r->failure[0]) short_name(b, r->failure);
+    if (r->target) (void)!lar_buf_printf(b, "  target %u", r->target);
     rules(b, r);
     if (r->prompt_bytes) number(b, "predicted", r->predicted_hit);
     if (r->request_id) (void)!lar_buf_printf(b, "  lr-%016" PRIx64, r->request_id);

@@ -14,6 +14,7 @@
 #include "gateway/commands/lint_main.h"
 #include "gateway/commands/query.h"
 #include "gateway/commands/replay.h"
+#include "gateway/commands/upstreams.h"
 #include "gateway/config/nearest.h"
 #include "gateway/local/bench_model.h"
 #include "gateway/local/inspect.h"
@@ -54,6 +55,7 @@ static int export(int argc, char **argv) { return lar_command_export(argc - 1, a
 static int diff(int argc, char **argv) { return lar_command_diff(argc - 1, argv + 1); }
 static int replay(int argc, char **argv) { return lar_command_replay(argc - 1, argv + 1); }
 static int baseline(int argc, char **argv) { return lar_command_baseline(argc - 1, argv + 1); }
+static int upstreams(int argc, char **argv) { return lar_command_upstreams(argc - 1, argv + 1); }
 static int explain(int argc, char **argv) { return lar_command_explain(argc - 1, argv + 1); }
 static int inspect(int argc, char **argv) { return lar_command_inspect(argc - 1, argv + 1); }
 static int fingerprint(int argc, char **argv) { return lar_command_fingerprint(argc - 1, argv + 1); }
@@ -108,6 +110,7 @@ static const command commands[] = {
     {"stats", "[options]", "hit rates and tokens from the journal", stats, HELP_BY_COMMAND},
     {"tail", "[options]", "the journal's last records; -f follows", tail, HELP_BY_COMMAND},
     {"export", "[options]", "journal records as JSON lines or CSV", export, HELP_BY_COMMAND},
+    {"upstreams", "[--admin ADDRESS]", "how each upstream of a running larder stands", upstreams, HELP_BY_COMMAND},
     {"diff", "[options] A B", "where two requests part, and which rule would mend it", diff, HELP_BY_COMMAND},
     {"replay", "[options] FILE...", "what larder would save, from logged requests; sends nothing", replay,
      HELP_BY_COMMAND},

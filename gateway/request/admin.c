@@ -11,12 +11,14 @@
 #include "base/ensure.h"
 #include "gateway/http1/http1.h"
 #include "gateway/net/listener.h"
+#include "gateway/request/standing_report.h"
 
 enum {
     ADMIN_CONNECTIONS_MAX = 64,
     ADMIN_IDLE_MS = 2000,     /* until the first byte */
     ADMIN_TIMEOUT_MS = 10000, /* from then on, the answer with it */
-    ADMIN_READ_BYTES = 8192
+    ADMIN_READ_BYTES = 8192,
+    ADMIN_TEXT_BYTES_MAX = 2 << 20
 };
 
 typedef struct admin_conn {
@@ -90,19 +92,36 @@ static void refresh(lar_gateway *g) {
     lar_metrics_set(g->metrics, LAR_METRIC_MEMORY_CACHE_BYTES, (int64_t)size.cache_bytes);
 }
 
+static lar_error ready(lar_gateway *g, lar_buf *out) {
+    bool well;
+    lar_buf text;
+    if (atomic_load(&g->stopping)) return respond(out, 503, "text/plain", LAR_SLICE("stopping\n"));
+    lar_buf_init(&text, ADMIN_TEXT_BYTES_MAX);
+    lar_error e = lar_standing_ready(g, &well, &text);
+    if (!e && well) e = respond(out, 200, "text/plain", LAR_SLICE("ready\n"));
+    else if (!e) e = respond(out, 503, "application/json", lar_buf_slice(&text));
+    lar_buf_release(&text);
+    return e;
+}
+
 static lar_error answer(lar_gateway *g, const lar_http1_head *h, lar_buf *out) {
     if (lar_slice_eq_cstr(h->target, "/healthz")) return respond(out, 200, "text/plain", LAR_SLICE("ok\n"));
-    if (lar_slice_eq_cstr(h->target, "/readyz")) {
-        bool stopping = atomic_load(&g->stopping);
-        return respond(out, stopping ? 503 : 200, "text/plain",
-                       stopping ? LAR_SLICE("stopping\n") : LAR_SLICE("ready\n"));
-    }
-    if (!lar_slice_eq_cstr(h->target, "/metrics")) return respond(out, 404, "text/plain", LAR_SLICE("not found\n"));
-    refresh(g);
+    if (lar_slice_eq_cstr(h->target, "/readyz")) return ready(g, out);
+    bool upstreams = lar_slice_eq_cstr(h->target, "/upstreams");
+    if (!upstreams && !lar_slice_eq_cstr(h->target, "/metrics"))
+        return respond(out, 404, "text/plain", LAR_SLICE("not found\n"));
     lar_buf text;
-    lar_buf_init(&text, 1 << 20);
-    lar_error e = lar_metrics_text(g->metrics, &text);
-    if (!e) e = respond(out, 200, "text/plain; version=0.0.4; charset=utf-8", lar_buf_slice(&text));
+    lar_buf_init(&text, ADMIN_TEXT_BYTES_MAX);
+    lar_error e = LAR_OK;
+    if (upstreams) {
+        e = lar_standing_json(g, &text);
+    } else {
+        refresh(g);
+        e = lar_metrics_text(g->metrics, &text);
+        if (!e) e = lar_standing_metrics(g, &text);
+    }
+    const char *type = upstreams ? "application/json" : "text/plain; version=0.0.4; charset=utf-8";
+    if (!e) e = respond(out, 200, type, lar_buf_slice(&text));
     lar_buf_release(&text);
     return e;
 }
@@ -195,7 +214,7 @@ static void on_connection(uv_stream_t *s, int status) {
     }
     c->admin = a;
     c->parser = lar_http1_new(LAR_HTTP1_REQUEST, &limits);
-    lar_buf_init(&c->out, 2 << 20);
+    lar_buf_init(&c->out, ADMIN_TEXT_BYTES_MAX + 4096);
     LAR_ASSERT(uv_tcp_init(s->loop, &c->tcp) == 0);
     LAR_ASSERT(uv_timer_init(s->loop, &c->timer) == 0);
     c->tcp.data = c->timer.data = c;

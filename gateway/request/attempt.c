@@ -232,8 +232,10 @@ static bool take_next(lar_exchange *x) {
 bool lar_exchange_recover(lar_exchange *x, lar_failure f, uint32_t wait_ms) {
     tell_failure(x, f, wait_ms);
     note_wait(x, wait_ms);
-    if (f == LAR_FAILURE_NONE || x->head_sent || x->state == EXCHANGE_DRAIN || x->loop->stopping) return false;
+    if (f == LAR_FAILURE_NONE || x->state == EXCHANGE_DRAIN || x->loop->stopping) return false;
+    atomic_fetch_add_explicit(&standing(x)->failures[f], 1, memory_order_relaxed);
     if (x->failure == LAR_FAILURE_NONE && f != LAR_FAILURE_CLIENT) x->failure = f;
+    if (x->head_sent) return false;
     decision d = decide(x, f, wait_ms);
     if (!d.again && !d.next) return false;
     lar_gateway *g = x->loop->gateway;
@@ -241,6 +243,7 @@ bool lar_exchange_recover(lar_exchange *x, lar_failure f, uint32_t wait_ms) {
             LAR_F_CSTR("upstream", x->upstream->name), LAR_F_CSTR("failure", lar_failure_info_of(f)->name),
             LAR_F_INT("status", x->status), LAR_F_INT("wait_ms", d.again ? d.wait_ms : 0));
     lar_metrics_add(g->metrics, d.again ? LAR_METRIC_REPEATED_TOTAL : LAR_METRIC_FALLBACK_TOTAL, 1);
+    atomic_fetch_add_explicit(d.again ? &standing(x)->repeated : &standing(x)->fallback, 1, memory_order_relaxed);
     bool pooled = d.again && x->lease.reused && f == LAR_FAILURE_NOT_SENT;
     forget_answer(x);
     lar_exchange_move(x, EXCHANGE_BACKOFF);
@@ -286,6 +289,7 @@ void lar_exchange_attempt(lar_exchange *x) {
     }
     x->leave_open = true;
     x->attempts++;
+    atomic_fetch_add_explicit(&standing(x)->attempts, 1, memory_order_relaxed);
     x->tries++;
     count_load(x, true);
     lar_exchange_wait(x, x->upstream->connect_timeout_ms);

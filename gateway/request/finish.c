@@ -37,6 +37,15 @@ static void fill_prediction(lar_exchange *x) {
     r->predicted_hit = lar_predict_hit(&in);
 }
 
+static void fill_attempts(lar_exchange *x) {
+    lar_journal_record *r = &x->record;
+    r->attempts = (uint8_t)(x->attempts < UINT8_MAX ? x->attempts : UINT8_MAX);
+    r->target = (uint8_t)(x->target < UINT8_MAX ? x->target : UINT8_MAX);
+    r->cold_tokens = x->cold_tokens;
+    if (x->failure != LAR_FAILURE_NONE)
+        (void)snprintf(r->failure, sizeof r->failure, "%s", lar_failure_info_of(x->failure)->name);
+}
+
 static int64_t known(int64_t tokens) { return tokens == LAR_TOKENS_UNKNOWN ? 0 : tokens; }
 
 static void count_prediction(lar_metrics *m, const lar_journal_record *r) {
@@ -103,6 +112,7 @@ static void settle(lar_exchange *x, lar_ending how) {
     if (!r->route[0]) (void)snprintf(r->route, sizeof r->route, "%s", x->route.name ? x->route.name : "none");
     fill_usage(x, how);
     fill_prediction(x);
+    fill_attempts(x);
     count(x, how);
     if (g->store) lar_store_journal(g->store, r);
     if (atomic_load_explicit(&g->access_log, memory_order_relaxed)) access_line(x, how);

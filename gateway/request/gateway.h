@@ -73,6 +73,8 @@ typedef struct lar_gateway {
     lar_digest process_salt; /* keys scopes that have no credential */
 } lar_gateway;
 
+/* A reference to the generation in force. Any thread. */
+lar_generation *lar_generation_newest(lar_gateway *g);
 /* The open model of the upstream of that name, or NULL. */
 lar_resident *lar_gateway_resident(const lar_gateway *g, const char *upstream);
 

@@ -64,3 +64,10 @@ void lar_generation_unref(lar_generation *g) {
     if (g->owns_config) lar_config_free(g->config);
     free(g);
 }
+
+lar_generation *lar_generation_newest(lar_gateway *g) {
+    (void)pthread_mutex_lock(&g->lock);
+    lar_generation *generation = lar_generation_ref(g->generation);
+    (void)pthread_mutex_unlock(&g->lock);
+    return generation;
+}

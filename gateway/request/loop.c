@@ -111,13 +111,6 @@ static void end_pools(lar_loop *l) {
     close_handle((uv_handle_t *)&l->reload);
 }
 
-static lar_generation *newest(lar_gateway *g) {
-    (void)pthread_mutex_lock(&g->lock);
-    lar_generation *generation = lar_generation_ref(g->generation);
-    (void)pthread_mutex_unlock(&g->lock);
-    return generation;
-}
-
 static void on_sweep(uv_timer_t *t) {
     lar_loop *l = t->data;
     sweep_sets(l);
@@ -138,7 +131,7 @@ static void take_set(lar_loop *l, lar_pool_set *set) {
 
 static void on_reload(uv_async_t *a) {
     lar_loop *l = a->data;
-    lar_generation *generation = newest(l->gateway);
+    lar_generation *generation = lar_generation_newest(l->gateway);
     if (!l->stopping && generation != l->set->generation) {
         lar_pool_set *set = set_new(l, generation);
         if (set) take_set(l, set);
@@ -230,7 +223,7 @@ lar_error lar_loop_open(lar_loop *l, lar_gateway *g, uint32_t index, const uint1
         l->memory = lar_shared_link_memory(l->shared, LAR_SHARED_FORMS);
         if (g->texts.get) l->texts = lar_shared_link_memory(l->shared, LAR_SHARED_TEXTS);
     }
-    lar_generation *generation = newest(g);
+    lar_generation *generation = lar_generation_newest(g);
     l->set = set_new(l, generation);
     lar_generation_unref(generation);
     return l->set ? make_listeners(l, ports, d) : lar_fail(LAR_NO_MEMORY, d, "pools");

@@ -37,10 +37,23 @@ static lar_standing *standing_new(const lar_upstream_config *u) {
     return NULL;
 }
 
+/* The lock is held. */
+static lar_standing *find(const lar_standings *s, const char *name) {
+    lar_standing *t = s->first;
+    while (t && strcmp(t->name, name) != 0) t = t->next;
+    return t;
+}
+
+lar_standing *lar_standings_find(lar_standings *s, const char *name) {
+    LAR_ASSERT(pthread_mutex_lock(&s->lock) == 0);
+    lar_standing *t = find(s, name);
+    LAR_ASSERT(pthread_mutex_unlock(&s->lock) == 0);
+    return t;
+}
+
 lar_standing *lar_standings_get(lar_standings *s, const lar_upstream_config *u) {
     LAR_ASSERT(pthread_mutex_lock(&s->lock) == 0);
-    lar_standing *t = s->first;
-    while (t && strcmp(t->name, u->name) != 0) t = t->next;
+    lar_standing *t = find(s, u->name);
     if (t) {
         lar_breaker_set(t->breaker, &u->breaker);
     } else if ((t = standing_new(u))) {

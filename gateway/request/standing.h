@@ -7,12 +7,15 @@
 
 #include "gateway/config/config.h"
 #include "gateway/health/breaker.h"
+#include "gateway/health/failure.h"
 
 typedef struct lar_standing {
     const char *name; /* owned */
     lar_breaker *breaker;
     atomic_uint load; /* requests under way */
     uint64_t id;      /* hash of the name */
+    /* In all, for operators (standing_report.c): what went to it, what of that failed, was repeated, went elsewhere. */
+    atomic_ullong attempts, failures[LAR_FAILURE_COUNT], repeated, fallback;
     struct lar_standing *next;
 } lar_standing;
 
@@ -28,6 +31,8 @@ typedef struct lar_standings {
 
 /* Of this upstream; its options are what `u` says from now on. NULL when out of memory. Any thread. */
 lar_standing *lar_standings_get(lar_standings *s, const lar_upstream_config *u);
+/* Of the upstream of that name, or NULL if none was ever taken up. It stays until the release. Any thread. */
+lar_standing *lar_standings_find(lar_standings *s, const char *name);
 void lar_standings_init(lar_standings *s);
 void lar_standings_release(lar_standings *s);
 

@@ -30,6 +30,7 @@ static void journal(lar_slice bytes) {
     terminated(r.route);
     terminated(r.upstream);
     FUZZ_CHECK(memchr(r.edition, 0, sizeof r.edition) && memchr(r.provider, 0, sizeof r.provider));
+    FUZZ_CHECK(memchr(r.failure, 0, sizeof r.failure));
     cuts(&r);
     lar_buf b;
     lar_buf_init(&b, LAR_JREC_BYTES_MAX);
@@ -40,6 +41,8 @@ static void journal(lar_slice bytes) {
     FUZZ_CHECK(r.time_ms == again.time_ms && r.error == again.error && r.edits == again.edits &&
                r.rules_seen == again.rules_seen && r.request_id == again.request_id &&
                r.predicted_hit == again.predicted_hit && lar_slice_eq(r.chain, again.chain));
+    FUZZ_CHECK(r.attempts == again.attempts && r.target == again.target && r.cold_tokens == again.cold_tokens &&
+               !strcmp(r.failure, again.failure));
     lar_buf_release(&b);
 }
 

@@ -45,9 +45,13 @@ expect 2 err 'text or json' fingerprint --format xml
 expect 2 err 'unknown option' fingerprint --frmat
 expect 2 err 'needs a value' fingerprint --edition
 expect 0 out 'valid' check -c good.yaml --edition 2026.12
+expect 1 err 'is larder running' upstreams --admin 127.0.0.1:1
+expect 2 err 'is no HOST:PORT' upstreams --admin nowhere
+expect 2 err 'unknown option' upstreams --jsn
+expect 2 err 'a value is missing' upstreams --admin
 expect 3 err 'would miss once' check -c good.yaml --edition 2026.11
 expect 3 err 'does not know that edition' check -c good.yaml --edition 2031.01
-for command in serve check config stats tail export baseline explain fingerprint inspect rules version help; do
+for command in serve check config stats tail export upstreams baseline explain fingerprint inspect rules version help; do
     for flag in --help -h; do expect 0 out "usage: larder $command" $command $flag; done
     expect 0 out "usage: larder $command" help $command
 done

@@ -40,12 +40,17 @@ static lar_error metrics_page(lar_buf *out) {
 #define LAR_METRIC_BY(name, label, text) {#name, "COUNTER", #label, text},
 #include "base/metrics.def"
 #undef LAR_METRIC
+#define LAR_UPSTREAM_METRIC(id, name, kind, labels, help) {"upstream_" name, kind, labels, help},
+#include "gateway/request/upstream_metrics.def"
+#undef LAR_UPSTREAM_METRIC
     };
-    lar_error e =
-        lar_buf_printf(out, "# Metrics\n\n<!-- Generated from base/metrics.def by the target `docs`; edit that. -->\n\n"
-                            "Served at `/metrics` of the admin listener (`admin.listen`) in the Prometheus text "
-                            "format. Histograms are in seconds.\n\n"
-                            "| name | kind | meaning |\n|---|---|---|\n");
+    lar_error e = lar_buf_printf(
+        out,
+        "# Metrics\n\n<!-- Generated from base/metrics.def and gateway/request/upstream_metrics.def by the target `docs`; edit those. -->\n\n"
+        "Served at `/metrics` of the admin listener (`admin.listen`) in the Prometheus text "
+        "format. Histograms are in seconds. Lines by upstream are of the upstreams of the configuration in "
+        "force, replicas on lines of their own.\n\n"
+        "| name | kind | meaning |\n|---|---|---|\n");
     for (unsigned i = 0; !e && i < sizeof rows / sizeof *rows; i++) {
         char name[64], kind[16];
         unsigned n = 0, k = 0;

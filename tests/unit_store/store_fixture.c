@@ -114,9 +114,13 @@ lar_journal_record record_of(uint64_t n) {
         .prompt_bytes = n + 1005,
         .recall_hits = (uint32_t)(n % 7),
         .recall_misses = (uint32_t)(n % 3),
+        .attempts = (uint8_t)(n % 4),
+        .target = (uint8_t)(n % 2),
+        .cold_tokens = (uint32_t)(n * 3),
     };
     (void)snprintf(r.edition, sizeof r.edition, "2026.%d", (int)(n % 12));
     (void)snprintf(r.provider, sizeof r.provider, "provider-%d", (int)(n % 2));
+    (void)snprintf(r.failure, sizeof r.failure, "%s", n % 4 > 1 ? "not_sent" : "");
     r.chain = chain_of(n);
     (void)snprintf(r.route, sizeof r.route, "route-%d", (int)(n % 2));
     (void)snprintf(r.upstream, sizeof r.upstream, "upstream-%d", (int)(n % 3));
@@ -137,7 +141,8 @@ bool records_equal(const lar_journal_record *a, const lar_journal_record *b) {
            a->edition_hash == b->edition_hash && !strcmp(a->edition, b->edition) && !strcmp(a->provider, b->provider) &&
            a->predicted_hit == b->predicted_hit && a->predicted_bytes == b->predicted_bytes &&
            a->prompt_bytes == b->prompt_bytes && a->recall_hits == b->recall_hits &&
-           a->recall_misses == b->recall_misses && lar_slice_eq(a->chain, b->chain);
+           a->recall_misses == b->recall_misses && a->attempts == b->attempts && a->target == b->target &&
+           a->cold_tokens == b->cold_tokens && !strcmp(a->failure, b->failure) && lar_slice_eq(a->chain, b->chain);
 }
 
 lar_hash key_of(uint64_t n) { return lar_hash_of(lar_slice_of((const char *)&n, sizeof n)); }

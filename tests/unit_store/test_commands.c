@@ -292,6 +292,54 @@ static void what_only_looks_is_shown(void **state) {
 }
 
 /* Every column of the export is a row of the page, with a unit. */
+/* Two answers by the second target, one by the first after a repetition, one that nobody answered. */
+static void fallbacks_are_told(void **state) {
+    fixture *f = *state;
+    static const struct {
+        const char *upstream, *failure;
+        uint16_t status;
+        uint8_t attempts, target;
+        uint32_t cold;
+    } rows[] = {{"two", "failed", 200, 2, 1, 70},
+                {"two", "crowded", 200, 1, 1, 0},
+                {"one", "refused", 200, 2, 0, 0},
+                {"two", "not_sent", 502, 2, 1, 5}};
+    const int64_t u = LAR_TOKENS_UNKNOWN, now = lar_clock_wall_ms();
+    fixture_open(f);
+    for (unsigned i = 0; i < sizeof rows / sizeof *rows; i++) {
+        lar_journal_record r = {.time_ms = now - 5000 + i,
+                                .status = rows[i].status,
+                                .tokens = {u, u, u, u, u, u},
+                                .raw = {u, u, u, u, u, u},
+                                .attempts = rows[i].attempts,
+                                .target = rows[i].target,
+                                .cold_tokens = rows[i].cold};
+        (void)snprintf(r.upstream, sizeof r.upstream, "%s", rows[i].upstream);
+        (void)snprintf(r.failure, sizeof r.failure, "%s", rows[i].failure);
+        lar_store_journal(f->store, &r);
+    }
+    fixture_close(f);
+    outcome o = run(f, lar_command_stats, ARGS("--store", f->dir));
+    assert_non_null(strstr(o.out, "fallback  2 answers by a further target: two 2; 75 warm tokens were cold there\n"));
+    assert_non_null(strstr(o.out, "repeated  3 requests took more than one attempt\n"));
+    done(&o);
+    o = run(f, lar_command_stats, ARGS("--store", f->dir, "--json"));
+    cJSON *j = cJSON_Parse(o.out);
+    assert_close(at(j, "fallback_answers")->valuedouble, 2);
+    assert_close(at(j, "repeated_requests")->valuedouble, 3);
+    assert_close(at(j, "cold_tokens")->valuedouble, 75);
+    assert_string_equal(at(cJSON_GetArrayItem(at(j, "fallbacks"), 0), "name")->valuestring, "two");
+    cJSON_Delete(j);
+    done(&o);
+    o = run(f, lar_command_tail, ARGS("--store", f->dir));
+    assert_non_null(strstr(o.out, "  attempts 2  failure failed  target 1  rules"));
+    assert_non_null(strstr(o.out, "  failure crowded  target 1  rules"));
+    done(&o);
+    o = run(f, lar_command_export, ARGS("--store", f->dir));
+    assert_non_null(strstr(o.out, "\"attempts\":2,\"failure\":\"failed\",\"target\":1,\"cold_tokens\":70,"));
+    done(&o);
+}
+
 static void the_page_has_every_field(void **state) {
     (void)state;
     lar_buf head, page;
@@ -311,7 +359,7 @@ static void the_page_has_every_field(void **state) {
         assert_true(there && there[strlen(row)] != ' ');
         p += len + (p[len] == ',');
     }
-    assert_int_equal(rows, 50);
+    assert_int_equal(rows, 54);
     lar_buf_release(&head);
     lar_buf_release(&page);
 }
@@ -703,6 +751,7 @@ int main(void) {
         TEST(filters_apply),
         TEST(tables_are_aligned_and_harmless),
         TEST(what_only_looks_is_shown),
+        TEST(fallbacks_are_told),
         cmocka_unit_test(the_page_has_every_field),
         TEST(export_has_every_field),
         TEST(csv_is_rfc_4180),

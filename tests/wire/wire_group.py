@@ -278,6 +278,8 @@ class Group:
                 self.check_text(run, s, lambda: self.log_text(run.log_from), "the log")
             elif s.words[0] == "metrics":
                 self.check_text(run, s, self.metrics, "the metrics")
+            elif s.words[0] == "upstreams":
+                self.check_text(run, s, self.upstreams, "larder upstreams")
             elif s.words[0] == "admin":
                 self.check_admin(run, s)
         for secret in self.secrets(run):
@@ -304,6 +306,12 @@ class Group:
 
     def metrics(self):
         return self.admin_get("/metrics")[1]
+
+    def upstreams(self):
+        done = subprocess.run([self.larder, "upstreams", "--admin", "%s:%d" % self.admin], capture_output=True,
+                              timeout=20, check=False)
+        text = done.stdout if done.returncode == 0 else b"exit %d: %s" % (done.returncode, done.stderr)
+        return text.decode("utf-8", "replace")
 
     def admin_get(self, path):
         if not self.admin:
