@@ -9,7 +9,11 @@
 
 #include "engine/compute/panels.h"
 
+#if defined(LARDER_SANITIZED) /* inlined, every access is checked many times over: a compiler takes minutes for it */
+#define KERNEL static inline
+#else
 #define KERNEL static inline __attribute__((always_inline))
+#endif
 /* A loop whose count is a constant after inlining, and whose registers must not end in memory. */
 #if defined(LARDER_SANITIZED) /* every access of what is unrolled is checked: a compiler takes minutes for it */
 #define EACH(i, n) for (uint32_t i = 0; i < (n); i++)

@@ -9,7 +9,11 @@
 
 #include "engine/compute/panels.h"
 
+#if defined(LARDER_SANITIZED) /* inlined, every access is checked many times over: a compiler takes minutes for it */
+#define KERNEL static inline
+#else
 #define KERNEL static inline __attribute__((always_inline))
+#endif
 /* A loop whose count is a constant after inlining, and whose registers must not end in memory. */
 #if defined(__clang__)
 #define EACH(i, n) _Pragma("unroll") for (uint32_t i = 0; i < (n); i++)

@@ -119,6 +119,7 @@ static lar_error answer(lar_gateway *g, const lar_http1_head *h, lar_buf *out) {
         refresh(g);
         e = lar_metrics_text(g->metrics, &text);
         if (!e) e = lar_standing_metrics(g, &text);
+        if (!e) e = lar_resident_expert_metrics(g->residents, g->resident_count, &text);
     }
     const char *type = upstreams ? "application/json" : "text/plain; version=0.0.4; charset=utf-8";
     if (!e) e = respond(out, 200, type, lar_buf_slice(&text));

@@ -35,5 +35,8 @@ LAR_MUST_USE lar_error lar_resident_check(const lar_upstream_config *config, lar
 const char *lar_resident_name(const lar_resident *r);
 /* What all of them together count, into the metrics that begin with ENGINE_. Any thread. */
 void lar_resident_metrics(lar_resident *const *residents, uint32_t count, lar_metrics *m);
+/* Appends hits and misses of each MoE layer (expert_metrics.def), of models whose experts are in a budget. Any thread.
+ * */
+LAR_MUST_USE lar_error lar_resident_expert_metrics(lar_resident *const *residents, uint32_t count, lar_buf *out);
 
 #endif

@@ -2,14 +2,18 @@
  * count. Any thread; does not block. Why sums: a metric has one value, and two models in one process are rare. */
 #include "gateway/resident/resident_parts.h"
 
+#include <inttypes.h>
+#include <stddef.h>
+#include <string.h>
+
 typedef struct row {
     lar_metric metric;
     uint64_t value;
 } row;
 
-enum { ROWS_MAX = 32 };
+enum { ROWS_MAX = 64 };
 
-static uint32_t rows_of(const lar_scheduler_counts *c, row out[ROWS_MAX]) {
+static uint32_t rows_of(const lar_scheduler_counts *c, const lar_expert_counts *x, row out[ROWS_MAX]) {
     const row rows[] = {
         {LAR_METRIC_ENGINE_WAITING, c->waiting},
         {LAR_METRIC_ENGINE_PREFILLING, c->prefilling},
@@ -36,6 +40,15 @@ static uint32_t rows_of(const lar_scheduler_counts *c, row out[ROWS_MAX]) {
         {LAR_METRIC_ENGINE_PREFIX_RELOADED_TOTAL, c->prefixes.reloaded},
         {LAR_METRIC_ENGINE_PREFIX_SPILL_FAILED_TOTAL, c->prefixes.spill_failed},
         {LAR_METRIC_ENGINE_PREFIX_RELOAD_FAILED_TOTAL, c->prefixes.reload_failed},
+        {LAR_METRIC_ENGINE_EXPERT_BYTES, x->bytes},
+        {LAR_METRIC_ENGINE_EXPERT_SLOTS, x->slots},
+        {LAR_METRIC_ENGINE_EXPERTS, x->experts},
+        {LAR_METRIC_ENGINE_EXPERT_HITS_TOTAL, x->hits},
+        {LAR_METRIC_ENGINE_EXPERT_MISSES_TOTAL, x->misses},
+        {LAR_METRIC_ENGINE_EXPERT_READ_BYTES_TOTAL, x->bytes_read},
+        {LAR_METRIC_ENGINE_EXPERT_RUN_MICROSECONDS_TOTAL, x->run_us},
+        {LAR_METRIC_ENGINE_EXPERT_STALL_MICROSECONDS_TOTAL, x->stall_us},
+        {LAR_METRIC_ENGINE_EXPERT_FAILURES_TOTAL, x->failures},
     };
     enum { ROWS = sizeof rows / sizeof *rows };
     _Static_assert((int)ROWS <= (int)ROWS_MAX, "room for all rows");
@@ -49,10 +62,48 @@ void lar_resident_metrics(lar_resident *const *residents, uint32_t count, lar_me
     uint64_t gap_us = 0;
     for (uint32_t r = 0; r < count; r++) {
         lar_scheduler_counts c = lar_scheduler_counts_of(residents[r]->scheduler);
-        n = rows_of(&c, one);
+        lar_expert_counts x = lar_engine_experts(residents[r]->engine);
+        n = rows_of(&c, &x, one);
         for (uint32_t i = 0; i < n; i++) sums[i] = (row){one[i].metric, sums[i].value + one[i].value};
         if (c.gap_us_max > gap_us) gap_us = c.gap_us_max;
     }
     for (uint32_t i = 0; i < n; i++) lar_metrics_set(m, sums[i].metric, (int64_t)sums[i].value);
     lar_metrics_set(m, LAR_METRIC_ENGINE_GAP_MICROSECONDS_MAX, (int64_t)gap_us);
+}
+
+/* -- by layer ----------------------------------------------------------------------------------------------------- */
+
+typedef struct layer_row {
+    const char *name, *kind, *help;
+    size_t offset; /* of its count */
+} layer_row;
+
+static const layer_row layer_rows[] = {
+#define LAR_EXPERT_METRIC(field, name, kind, labels, help) {name, kind, help, offsetof(lar_expert_layer_counts, field)},
+#include "gateway/resident/expert_metrics.def"
+#undef LAR_EXPERT_METRIC
+};
+
+static lar_error layers_text(const lar_resident *r, const layer_row *l, lar_buf *out) {
+    lar_error e = LAR_OK;
+    for (uint32_t i = 0; !e && i < lar_engine_expert_layers(r->engine); i++) {
+        lar_expert_layer_counts c = lar_engine_expert_layer(r->engine, i);
+        uint64_t value;
+        memcpy(&value, (const char *)&c + l->offset, sizeof value);
+        e = lar_buf_printf(out, "larder_%s{upstream=\"%s\",layer=\"%u\"} %" PRIu64 "\n", l->name, r->o.config->name,
+                           (unsigned)c.number, value);
+    }
+    return e;
+}
+
+lar_error lar_resident_expert_metrics(lar_resident *const *residents, uint32_t count, lar_buf *out) {
+    uint32_t layers = 0;
+    lar_error e = LAR_OK;
+    for (uint32_t r = 0; r < count; r++) layers += lar_engine_expert_layers(residents[r]->engine);
+    for (size_t i = 0; layers && !e && i < sizeof layer_rows / sizeof *layer_rows; i++) {
+        const layer_row *l = &layer_rows[i];
+        e = lar_buf_printf(out, "# HELP larder_%s %s\n# TYPE larder_%s %s\n", l->name, l->help, l->name, l->kind);
+        for (uint32_t r = 0; !e && r < count; r++) e = layers_text(residents[r], l, out);
+    }
+    return e;
 }

@@ -7,7 +7,7 @@ import json
 import os
 import subprocess
 
-from serve_parts import MODEL, Larder, ask, ask_chat, chat, check, config, idle, long_text, metrics, run
+from serve_parts import MODEL, Larder, ask, ask_chat, chat, check, config, idle, long_text, metrics, metrics_by, run
 
 TEAMS = ("keys:\n  - {tenant: a, env: T_A}\n  - {tenant: b, env: T_B}\n")
 
@@ -50,6 +50,21 @@ def completions_models_and_tokens(folder):
         check("Once upon a time" in back["prompt"], back)
         check(ask(larder, "/tokenize", method="GET").status == 405, "the wrong method")
         idle(larder)
+
+
+def experts_in_a_budget_answer_alike(folder):
+    with Larder(folder, config()) as larder:
+        whole = ask_chat(larder, max_tokens=24, ignore_eos=True)
+        check(metrics(larder)["engine_expert_bytes"] == 0, "a budget that nobody set")
+    with Larder(folder, config(", expert_bytes: 1MiB")) as larder:
+        part = ask_chat(larder, max_tokens=24, ignore_eos=True)
+        check(part.text() == whole.text(), part.text(), "is not", whole.text())
+        m = metrics(larder)
+        check(0 < m["engine_expert_bytes"] <= 1 << 20 and 0 < m["engine_expert_slots"] < m["engine_experts"], m)
+        check(m["engine_expert_hits_total"] > 0 and m["engine_expert_misses_total"] > 0, m)
+        check(m["engine_expert_read_bytes_total"] > 0 and m["engine_expert_failures_total"] == 0, m)
+        layers = metrics_by(larder, "engine_expert_layer_misses_total")
+        check(sum(layers.values()) == m["engine_expert_misses_total"] and len(layers) > 1, layers)
 
 
 def what_it_does_not_answer_is_said(folder):
@@ -174,7 +189,8 @@ def one_flag_serves_a_model(folder):
 
 
 if __name__ == "__main__":
-    run([whole_and_streamed_answers_are_the_same, completions_models_and_tokens, what_it_does_not_answer_is_said,
+    run([whole_and_streamed_answers_are_the_same, completions_models_and_tokens, experts_in_a_budget_answer_alike,
+         what_it_does_not_answer_is_said,
          errors_name_the_field, aliases_and_routes_choose_the_model, prefixes_are_kept_for_a_tenant_alone, the_journal_has_it,
          e13_over_long_prompts_are_refused_with_both_numbers, e19_what_can_never_fit_is_refused_at_once,
          one_flag_serves_a_model])

@@ -137,19 +137,23 @@ class Raw:
         self.sock.close()
 
 
-def metrics(larder):
+def metric_lines(larder):
     c = http.client.HTTPConnection("127.0.0.1", larder.admin_port, timeout=LIMIT_S)
     try:
         c.request("GET", "/metrics")
         text = c.getresponse().read().decode()
     finally:
         c.close()
-    out = {}
-    for line in text.split("\n"):
-        if line.startswith("larder_") and "{" not in line:
-            name, value = line.split(" ")
-            out[name[len("larder_"):]] = float(value)
-    return out
+    return [line[len("larder_"):].rsplit(" ", 1) for line in text.split("\n") if line.startswith("larder_")]
+
+
+def metrics(larder):
+    return {name: float(value) for name, value in metric_lines(larder) if "{" not in name}
+
+
+def metrics_by(larder, wanted):
+    """Of one metric with labels: each of its lines by what stands in braces."""
+    return {name[len(wanted):]: float(value) for name, value in metric_lines(larder) if name.startswith(wanted + "{")}
 
 
 def idle(larder):

@@ -43,10 +43,13 @@ static lar_error metrics_page(lar_buf *out) {
 #define LAR_UPSTREAM_METRIC(id, name, kind, labels, help) {"upstream_" name, kind, labels, help},
 #include "gateway/request/upstream_metrics.def"
 #undef LAR_UPSTREAM_METRIC
+#define LAR_EXPERT_METRIC(field, name, kind, labels, help) {name, kind, labels, help},
+#include "gateway/resident/expert_metrics.def"
+#undef LAR_EXPERT_METRIC
     };
     lar_error e = lar_buf_printf(
         out,
-        "# Metrics\n\n<!-- Generated from base/metrics.def and gateway/request/upstream_metrics.def by the target `docs`; edit those. -->\n\n"
+        "# Metrics\n\n<!-- Generated from base/metrics.def, gateway/request/upstream_metrics.def and gateway/resident/expert_metrics.def by the target `docs`; edit those. -->\n\n"
         "Served at `/metrics` of the admin listener (`admin.listen`) in the Prometheus text "
         "format. Histograms are in seconds. Lines by upstream are of the upstreams of the configuration in "
         "force, replicas on lines of their own.\n\n"
