@@ -144,13 +144,13 @@ static bool concerns_others(const lar_exchange *x) {
 static void tell_failure(lar_exchange *x, lar_failure f, uint32_t wait_ms) {
     lar_breaker_outcome outcome = LAR_OUTCOME_NONE;
     if (lar_failure_info_of(f)->counts && concerns_others(x))
-        outcome = f == LAR_FAILURE_REFUSED ? LAR_OUTCOME_REFUSED : LAR_OUTCOME_FAILED;
+        outcome = f == LAR_FAILURE_REFUSED && wait_ms ? LAR_OUTCOME_REFUSED : LAR_OUTCOME_FAILED;
     else if (f == LAR_FAILURE_CLIENT || f == LAR_FAILURE_TOO_LONG) outcome = LAR_OUTCOME_OK;
     if (f == LAR_FAILURE_BROKEN_LATE && !x->leave_open && x->attempts) { /* its content was told as good */
         x->leave = LAR_LEAVE_YES;
         x->leave_open = true;
     }
-    close_leave(x, outcome, wait_ms ? wait_ms : backoff_ms(x));
+    close_leave(x, outcome, wait_ms);
     count_load(x, false);
     if (lar_failure_info_of(f)->counts && x->conversation)
         lar_sticky_forget(&x->loop->gateway->standings, x->conversation);
