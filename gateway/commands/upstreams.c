@@ -102,10 +102,19 @@ static lar_error reach(const char *admin, int *out, lar_diag *d) {
     return lar_fail(LAR_IO, d, "%.100s: %s; is larder running, and is admin.listen there?", admin, strerror(why));
 }
 
+/* After a failed call: try again? EAGAIN is also how the limit of one call ends. */
+static bool again(uint64_t until_ns) {
+    bool passing = errno == EINTR || errno == EAGAIN || errno == EWOULDBLOCK;
+    return passing && lar_clock_mono_ns() < until_ns;
+}
+
+static uint64_t deadline_ns(void) { return lar_clock_mono_ns() + (uint64_t)WAIT_MS * 1000000u; }
+
 static bool send_all(int s, lar_slice bytes) {
+    uint64_t until_ns = deadline_ns();
     while (bytes.len) {
         ssize_t n = send(s, bytes.ptr, bytes.len, MSG_NOSIGNAL);
-        if (n < 0 && errno == EINTR) continue;
+        if (n < 0 && again(until_ns)) continue;
         if (n <= 0) return false;
         bytes = lar_slice_of(bytes.ptr + n, bytes.len - (size_t)n);
     }
@@ -128,12 +137,12 @@ static bool take(lar_http1 *p, lar_slice data, lar_buf *body, lar_error *e) {
 }
 
 static lar_error receive(int s, lar_http1 *p, lar_buf *body) {
-    uint64_t until_ns = lar_clock_mono_ns() + (uint64_t)WAIT_MS * 1000000u;
+    uint64_t until_ns = deadline_ns();
     char bytes[READ_BYTES];
     lar_error e = LAR_OK;
     while (!e) {
         ssize_t n = recv(s, bytes, sizeof bytes, 0);
-        if (n < 0 && errno == EINTR) continue;
+        if (n < 0 && again(until_ns)) continue;
         if (n < 0 || lar_clock_mono_ns() > until_ns) return LAR_IO;
         if (n == 0) return lar_http1_eof(p) == LAR_HTTP1_END ? LAR_OK : LAR_IO;
         if (take(p, lar_slice_of(bytes, (size_t)n), body, &e)) return LAR_OK;

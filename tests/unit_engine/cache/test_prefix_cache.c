@@ -392,12 +392,14 @@ static void random_operations_are_the_plain_model_s(void **state) {
 
 /* -- by name ------------------------------------------------------------------------------------------------------- */
 
+enum { SMALL_PAGES = 8 };
+
 typedef struct small_world {
     lar_page_pool *pool;
     lar_prefix_cache *cache;
     memory_store store;
     uint64_t now;
-    uint32_t ids[PLAIN_TOKENS_MAX];
+    uint32_t ids[SMALL_PAGES * LAR_PAGE_TOKENS];
 } small_world;
 
 static lar_prefix_cache *cache_of(small_world *w, const char *model) {
@@ -413,7 +415,7 @@ static small_world *small(uint32_t pages) {
     w->pool = pool_of(pages);
     memory_store_init(&w->store, PLAIN_STORE_MAX);
     w->cache = cache_of(w, "model");
-    for (uint32_t i = 0; i < PLAIN_TOKENS_MAX; i++) w->ids[i] = i;
+    for (uint32_t i = 0; i < SMALL_PAGES * LAR_PAGE_TOKENS; i++) w->ids[i] = i;
     return w;
 }
 
@@ -429,7 +431,8 @@ static void small_end(small_world *w) {
 static void fill(small_world *w, uint32_t scope, uint32_t count) {
     lar_digest digest = scope_of(scope);
     lar_prefix_end end = lar_prefix_root(w->cache, &digest);
-    int32_t pages[SEQUENCE_PAGES];
+    int32_t pages[SMALL_PAGES];
+    assert_true(count <= SMALL_PAGES);
     for (uint32_t i = 0; i < count; i++) {
         pages[i] = lar_page_take(w->pool);
         lar_page_bytes(w->pool, pages[i])[0] = (uint8_t)i;
