@@ -194,7 +194,8 @@ static decision decide(const lar_exchange *x, lar_failure f, uint32_t wait_ms) {
     if (x->tries >= x->upstream->retry_attempts && !(pooled && x->tries == 1)) return d;
     d.wait_ms = pooled ? 0 : wait_ms ? wait_ms : backoff_ms(x);
     if (info->same == LAR_RESEND_YES) d.again = pooled || !d.next;
-    if (info->same == LAR_RESEND_LATER) d.again = d.wait_ms <= patience_ms(x, d.next);
+    /* a refusal that names no time is the client's to repeat, which most of them do by themselves */
+    if (info->same == LAR_RESEND_LATER) d.again = wait_ms && wait_ms <= patience_ms(x, d.next);
     d.again = d.again && d.wait_ms < left && (pooled || lar_breaker_retry(standing(x)->breaker, now_ms()));
     return d;
 }
