@@ -31,7 +31,7 @@ def meet(larder, **wanted):
 def e01_a_client_leaves_in_the_answer(folder):
     with Larder(folder, config(engine=ONE)) as larder:
         def play(stream, reset):
-            before = metrics(larder)
+            before = idle(larder)   # also of a scene that was missed
             raw = Raw(larder, CHAT, chat(max_tokens=400, ignore_eos=True, stream=stream))
             if stream:
                 raw.read_until(b"data: ")
