@@ -54,7 +54,7 @@ def e02_a_client_leaves_while_its_prompt_is_read(folder):
     """One token of a prompt a step: the prompt is still under way when the client is gone."""
     with Larder(folder, config(engine=ONE + ", pass_tokens: 1")) as larder:
         def play():
-            before = metrics(larder)
+            before = idle(larder)   # also of a scene that was missed
             raw = Raw(larder, CHAT, chat("%d " % before["engine_jobs_total"] + long_text(480), max_tokens=5, stream=True))
             meet(larder, prefilling=1)
             raw.close(reset=True)
@@ -70,7 +70,7 @@ def e02_a_client_leaves_while_its_prompt_is_read(folder):
 def e03_clients_leave_the_queue(folder):
     with Larder(folder, config(engine=ONE)) as larder:
         def play():
-            before = metrics(larder)
+            before = idle(larder)   # also of a scene that was missed
             first = Raw(larder, CHAT, chat(max_tokens=LONG, ignore_eos=True, stream=True))
             first.read_until(b"data: ")
             waiting = [Raw(larder, CHAT, chat("B %d" % i, max_tokens=300, ignore_eos=True)) for i in range(2)]
@@ -137,7 +137,7 @@ def e24_what_an_aborted_request_left_is_read_by_nobody(folder):
 def a_full_queue_says_when_to_come_back(folder):
     with Larder(folder, config(engine=ONE + ", queue: 1")) as larder:
         def play():
-            before = metrics(larder)["engine_refused_total"]
+            before = idle(larder)["engine_refused_total"]
             first = Raw(larder, CHAT, chat(max_tokens=400, ignore_eos=True, stream=True))
             first.read_until(b"data: ")
             second = Raw(larder, CHAT, chat(max_tokens=2, stream=True))
