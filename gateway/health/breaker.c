@@ -167,7 +167,7 @@ void lar_breaker_tell(lar_breaker *b, uint64_t now_ms, const lar_breaker_end *en
     if (end->outcome != LAR_OUTCOME_NONE && end->leave != LAR_LEAVE_NO) count(b, now_ms, end);
     if (end->outcome == LAR_OUTCOME_REFUSED && end->leave != LAR_LEAVE_NO) {
         b->asked = true;
-        open_for(b, now_ms, end->pause_ms ? end->pause_ms : b->o.open_ms);
+        open_for(b, now_ms, end->pause_ms);
     }
     unlock(b);
 }

@@ -47,7 +47,7 @@ lar_breaker_leave lar_breaker_ask_last(lar_breaker *b, uint64_t now_ms, uint32_t
 typedef enum lar_breaker_outcome {
     LAR_OUTCOME_OK,
     LAR_OUTCOME_FAILED,
-    LAR_OUTCOME_REFUSED, /* it asked for a pause, or gets the default one */
+    LAR_OUTCOME_REFUSED, /* it asked for a pause; one that names no time FAILED */
     LAR_OUTCOME_NONE     /* nothing can be said: the client left, the request's own fault */
 } lar_breaker_outcome;
 
@@ -55,7 +55,7 @@ typedef struct lar_breaker_end {
     lar_breaker_leave leave; /* what ask had said */
     lar_breaker_outcome outcome;
     uint32_t first_ms; /* until the first content; UINT32_MAX: there was none */
-    uint32_t pause_ms; /* REFUSED: what it asked for; 0: nothing, so open_ms */
+    uint32_t pause_ms; /* REFUSED: what it asked for */
 } lar_breaker_end;
 void lar_breaker_tell(lar_breaker *b, uint64_t now_ms, const lar_breaker_end *end);
 

@@ -8,7 +8,8 @@
 
 #include "base/json.h"
 
-enum { DIGITS_MAX = 15, BODY_BYTES_MAX = 65536 };
+enum { BODY_BYTES_MAX = 65536 };
+#define WHOLE_MAX (INT64_MAX / 1000000) /* of seconds, so that nothing made of them overflows */
 
 typedef struct reader {
     const char *at, *end;
@@ -35,8 +36,12 @@ static bool text(reader *r, const char *what) {
 static bool seconds(lar_slice s, int64_t unit_ms, int64_t *ms) {
     reader r = {s.ptr, s.ptr + s.len};
     int64_t whole = 0, scale = unit_ms;
-    if (!number(&r, 1, DIGITS_MAX, &whole)) return false;
-    *ms = whole > INT64_MAX / 1000000 ? INT64_MAX / 1000 : whole * unit_ms;
+    if (r.at == r.end || !digit(*r.at)) return false;
+    for (; r.at < r.end && digit(*r.at); r.at++) {
+        whole = whole * 10 + (*r.at - '0');
+        if (whole > WHOLE_MAX) whole = WHOLE_MAX;
+    }
+    *ms = whole * unit_ms;
     if (r.at < r.end && *r.at == '.') {
         r.at++;
         for (; r.at < r.end && digit(*r.at); r.at++) {

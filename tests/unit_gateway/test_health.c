@@ -114,7 +114,16 @@ static void test_retry_after(void **state) {
         {"Retry-After", "NaN", NULL, NULL, NULL, -1},
         {"Retry-After", "1e3", NULL, NULL, NULL, -1},
         {"Retry-After", "1000000000000", NULL, NULL, NULL, 3600000},
-        {"Retry-After", "99999999999999999999", NULL, NULL, NULL, -1},
+        {"Retry-After", "999999999999999", NULL, NULL, NULL, 3600000},
+        {"Retry-After", "9999999999999999", NULL, NULL, NULL, 3600000}, /* 16 digits, and as many as there are */
+        {"Retry-After", "9223372036854775807", NULL, NULL, NULL, 3600000},
+        {"Retry-After", "18446744073709551617.5", NULL, NULL, NULL, 3600000},
+        {"Retry-After", "99999999999999999999999999999999999999999999", NULL, NULL, NULL, 3600000},
+        {"Retry-After", "0000000000000000000000000003", NULL, NULL, NULL, 3000},
+        {"Retry-After", "99999999999999999999x", NULL, NULL, NULL, -1},
+        {"Retry-After", "2.00000000000000000000000009", NULL, NULL, NULL, 2000},
+        {"retry-after-ms", "99999999999999999999", NULL, NULL, NULL, 3600000},
+        {"", "", NULL, NULL, "{\"retry_after\":18446744073709551617}", 3600000},
         {"Retry-After", "86400", NULL, NULL, NULL, 3600000}, /* */
         {"Retry-After", "3", "retry-after", "3", NULL, 3000},
         {"Retry-After", "3", "Retry-After", "4", NULL, -1},
