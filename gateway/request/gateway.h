@@ -43,7 +43,7 @@ void lar_generation_unref(lar_generation *g);
 typedef struct lar_pool_set {
     lar_generation *generation;
     lar_pool **pools;         /* one an upstream */
-    lar_standing **standings; /* likewise; borrowed from the gateway */
+    lar_standing **standings; /* likewise; got from the gateway's, put with the set */
     uint32_t users;           /* exchanges */
     lar_tenant_memo tenants;
     bool closed;               /* the pools are */

@@ -31,8 +31,10 @@ static bool set_is_quiet(const lar_pool_set *set) {
     return true;
 }
 
-static void set_free(lar_pool_set *set) {
-    for (uint32_t i = 0; set->pools && i < set->generation->config->upstream_count; i++) lar_pool_free(set->pools[i]);
+static void set_free(lar_loop *l, lar_pool_set *set) {
+    uint32_t n = set->generation->config->upstream_count;
+    for (uint32_t i = 0; set->pools && i < n; i++) lar_pool_free(set->pools[i]);
+    for (uint32_t i = 0; set->standings && i < n; i++) lar_standings_put(&l->gateway->standings, set->standings[i]);
     free(set->pools);
     free(set->standings);
     lar_generation_unref(set->generation);
@@ -94,7 +96,7 @@ static void sweep_sets(lar_loop *l) {
             continue;
         }
         *link = set->next;
-        set_free(set);
+        set_free(l, set);
     }
 }
 
@@ -255,7 +257,7 @@ void lar_loop_release(lar_loop *l) {
         if (l->listeners[i].loop) close_handle((uv_handle_t *)&l->listeners[i]);
     }
     (void)uv_run(&l->uv, UV_RUN_DEFAULT);
-    if (l->set) set_free(l->set);
+    if (l->set) set_free(l, l->set);
     sweep_sets(l);
     LAR_ASSERT(!l->old_sets && uv_loop_close(&l->uv) == 0);
     lar_shared_link_free(l->shared);

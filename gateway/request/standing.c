@@ -1,6 +1,6 @@
 /* The standing of upstreams, found by name, so that a reload forgets nothing.
  * Called when a loop takes over a generation, and at each choice among replicas. Any thread; the lock is held for a
- * walk over the names, never over I/O. Memory: an entry for each name that was ever configured. */
+ * walk over the names, never over I/O. Memory: an entry for each name that a loop's pools are for. */
 #include "gateway/request/standing.h"
 
 #include <stdlib.h>
@@ -18,11 +18,7 @@ static void standing_free(lar_standing *t) {
 }
 
 void lar_standings_release(lar_standings *s) {
-    while (s->first) {
-        lar_standing *t = s->first;
-        s->first = t->next;
-        standing_free(t);
-    }
+    LAR_ASSERT(!s->first);
     (void)pthread_mutex_destroy(&s->lock);
 }
 
@@ -47,6 +43,7 @@ static lar_standing *find(const lar_standings *s, const char *name) {
 lar_standing *lar_standings_find(lar_standings *s, const char *name) {
     LAR_ASSERT(pthread_mutex_lock(&s->lock) == 0);
     lar_standing *t = find(s, name);
+    if (t) t->users++;
     LAR_ASSERT(pthread_mutex_unlock(&s->lock) == 0);
     return t;
 }
@@ -60,8 +57,20 @@ lar_standing *lar_standings_get(lar_standings *s, const lar_upstream_config *u) 
         t->next = s->first;
         s->first = t;
     }
+    if (t) t->users++;
     LAR_ASSERT(pthread_mutex_unlock(&s->lock) == 0);
     return t;
+}
+
+void lar_standings_put(lar_standings *s, lar_standing *t) {
+    if (!t) return;
+    LAR_ASSERT(pthread_mutex_lock(&s->lock) == 0);
+    bool last = --t->users == 0;
+    lar_standing **link = &s->first;
+    while (last && *link != t) link = &(*link)->next;
+    if (last) *link = t->next;
+    LAR_ASSERT(pthread_mutex_unlock(&s->lock) == 0);
+    if (last) standing_free(t);
 }
 
 /* -- conversations ------------------------------------------------------------------------------------------------ */

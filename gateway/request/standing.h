@@ -16,7 +16,8 @@ typedef struct lar_standing {
     uint64_t id;      /* hash of the name */
     /* In all, for operators (standing_report.c): what went to it, what of that failed, was repeated, went elsewhere. */
     atomic_ullong attempts, failures[LAR_FAILURE_COUNT], repeated, fallback;
-    struct lar_standing *next;
+    uint32_t users;            /* guarded by the list's lock */
+    struct lar_standing *next; /* likewise */
 } lar_standing;
 
 enum { LAR_STICKY_SLOTS = 1 << 14 };
@@ -24,16 +25,22 @@ enum { LAR_STICKY_SLOTS = 1 << 14 };
 /* Zero-initialised; released once no loop runs. */
 typedef struct lar_standings {
     pthread_mutex_t lock;
-    lar_standing *first; /* guarded by lock; entries stay until the release */
+    lar_standing *first; /* guarded by lock */
     /* Which replica a conversation went to, by its hash: 48 bits of it, and 16 of the replica's id. */
     atomic_ullong sticky[LAR_STICKY_SLOTS];
 } lar_standings;
 
-/* Of this upstream; its options are what `u` says from now on. NULL when out of memory. Any thread. */
+/* All of these: any thread. A standing that was got or found stays until it is put; an upstream that no loop and no
+ * generation names any more is forgotten then, so that reloads leave nothing behind. */
+
+/* Of this upstream; its options are what `u` says from now on. NULL when out of memory. */
 lar_standing *lar_standings_get(lar_standings *s, const lar_upstream_config *u);
-/* Of the upstream of that name, or NULL if none was ever taken up. It stays until the release. Any thread. */
+/* Of the upstream of that name, or NULL if no loop has taken it up. */
 lar_standing *lar_standings_find(lar_standings *s, const char *name);
+/* NULL is allowed. */
+void lar_standings_put(lar_standings *s, lar_standing *t);
 void lar_standings_init(lar_standings *s);
+/* All are put. */
 void lar_standings_release(lar_standings *s);
 
 /* The id of the replica that the conversation went to last (its lower 16 bits), or 0. */

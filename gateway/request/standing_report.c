@@ -43,6 +43,7 @@ static sight look(lar_gateway *g, const lar_upstream_config *u) {
     s.fallback = atomic_load_explicit(&t->fallback, memory_order_relaxed);
     for (int f = 0; f < LAR_FAILURE_COUNT; f++)
         s.failures[f] = atomic_load_explicit(&t->failures[f], memory_order_relaxed);
+    lar_standings_put(&g->standings, t);
     return s;
 }
 

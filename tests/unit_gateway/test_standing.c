@@ -1,0 +1,71 @@
+/* What is known of upstreams by their names: how long it is known. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+#include "gateway/request/standing.h"
+
+static lar_standings s;
+
+static lar_upstream_config upstream(const char *name) {
+    return (lar_upstream_config){.name = name, .breaker = {.window_ms = 1000, .open_ms = 10, .open_ms_max = 10}};
+}
+
+static bool is_known(const char *name) {
+    lar_standing *t = lar_standings_find(&s, name);
+    lar_standings_put(&s, t);
+    return t != NULL;
+}
+
+/* A reload takes the new standings before it puts the old ones. */
+static void it_is_kept_while_somebody_uses_it(void **state) {
+    lar_upstream_config a = upstream("a");
+    (void)state;
+    lar_standings_init(&s);
+    lar_standing *first = lar_standings_get(&s, &a), *second = lar_standings_get(&s, &a);
+    assert_non_null(first);
+    assert_ptr_equal(first, second);
+    lar_standings_put(&s, first);
+    assert_true(is_known("a"));
+    lar_standings_put(&s, lar_standings_get(&s, &a));
+    assert_ptr_equal(lar_standings_find(&s, "a"), second);
+    lar_standings_put(&s, second);
+    assert_true(is_known("a"));
+    lar_standings_put(&s, second);
+    assert_false(is_known("a"));
+    lar_standings_put(&s, NULL);
+    lar_standings_release(&s);
+}
+
+static void names_that_change_leave_nothing(void **state) {
+    (void)state;
+    lar_standings_init(&s);
+    lar_upstream_config stays = upstream("stays");
+    lar_standing *one = lar_standings_get(&s, &stays), *last = NULL;
+    for (int i = 0; i < 100; i++) {
+        char name[16];
+        (void)snprintf(name, sizeof name, "up%d", i);
+        lar_upstream_config u = upstream(name);
+        lar_standing *next = lar_standings_get(&s, &u);
+        lar_standings_put(&s, last);
+        last = next;
+    }
+    assert_ptr_equal(s.first, last);
+    assert_ptr_equal(s.first->next, one);
+    assert_null(one->next);
+    lar_standings_put(&s, one);
+    lar_standings_put(&s, last);
+    lar_standings_release(&s);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(it_is_kept_while_somebody_uses_it),
+        cmocka_unit_test(names_that_change_leave_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
