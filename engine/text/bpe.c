@@ -17,7 +17,8 @@ enum {
     TOKEN_BYTES = 1 << 20,
     ALL_BYTES = 1 << 30,
     PIECE_MAX = 1 << 30,
-    FILTER_WORDS = 1 << 14
+    FILTER_WORDS = 1 << 14,
+    STOP_EVERY = 1 << 14 /* merges of one piece */
 };
 
 struct lar_bpe_string {
@@ -272,8 +273,12 @@ static void rank_place(const lar_bpe *b, chain *c, uint32_t place) {
     if (c->ranks[place] != LAR_BPE_NONE) heap_push(c, (uint64_t)c->ranks[place] << 32 | place);
 }
 
-static void merge_chain(const lar_bpe *b, chain *c) {
-    while (c->heaped) {
+static bool is_stopped(const lar_bpe_work *w) { return w->stop && atomic_load_explicit(w->stop, memory_order_relaxed); }
+
+/* False: stopped. */
+static bool merge_chain(const lar_bpe *b, chain *c, const lar_bpe_work *work) {
+    for (uint32_t n = 1; c->heaped; n++) {
+        if (n % STOP_EVERY == 0 && is_stopped(work)) return false;
         uint64_t entry = heap_pop(c);
         uint32_t place = (uint32_t)entry, id = LAR_BPE_NONE;
         if (c->ranks[place] != (uint32_t)(entry >> 32)) continue;
@@ -286,6 +291,7 @@ static void merge_chain(const lar_bpe *b, chain *c) {
         rank_place(b, c, place);
         if (c->before[place] != LAR_BPE_NONE) rank_place(b, c, c->before[place]);
     }
+    return true;
 }
 
 static lar_error work_room(lar_bpe_work *w, size_t n) {
@@ -304,7 +310,7 @@ static lar_error work_room(lar_bpe_work *w, size_t n) {
 void lar_bpe_work_release(lar_bpe_work *w) {
     free(w->links);
     free(w->heap);
-    *w = (lar_bpe_work){0};
+    *w = (lar_bpe_work){.stop = w->stop};
 }
 
 static lar_error encode_long(const lar_bpe *b, lar_slice piece, lar_bpe_work *work, lar_ids *out, lar_diag *d) {
@@ -319,12 +325,13 @@ static lar_error encode_long(const lar_bpe *b, lar_slice piece, lar_bpe_work *wo
         c.behind[i] = i + 1 < n ? i + 1 : LAR_BPE_NONE;
     }
     for (uint32_t i = 0; i < n; i++) rank_place(b, &c, i);
-    merge_chain(b, &c);
+    if (!merge_chain(b, &c, work)) return LAR_CLIENT_GONE;
     for (uint32_t i = 0; i != LAR_BPE_NONE && !e; i = c.behind[i]) e = lar_ids_add(out, c.ids[i]);
     return e;
 }
 
 lar_error lar_bpe_encode(const lar_bpe *b, lar_slice piece, lar_bpe_work *work, lar_ids *out, lar_diag *d) {
+    if (is_stopped(work)) return LAR_CLIENT_GONE;
     uint32_t whole = lar_bpe_find(b, piece);
     if (whole != LAR_BPE_NONE && b->strings[whole].whole) return lar_ids_add(out, whole);
     if (piece.len > PIECE_MAX) return lar_fail(LAR_LIMIT, d, "a piece of the text has %zu bytes", piece.len);

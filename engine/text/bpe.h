@@ -2,6 +2,7 @@
 #ifndef LARDER_ENGINE_TEXT_BPE_H
 #define LARDER_ENGINE_TEXT_BPE_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -74,10 +75,12 @@ typedef struct lar_bpe_work {
     uint32_t *links; /* (4, cap) */
     uint64_t *heap;  /* (2, cap) */
     size_t cap;
+    const atomic_bool *stop; /* borrowed; once it is true nobody wants the ids any more; NULL: never */
 } lar_bpe_work;
 void lar_bpe_work_release(lar_bpe_work *w);
 
-/* Adds the tokens of one piece (not empty, under 1 GiB). O(n log n). INVALID where a byte of it is no token. */
+/* Adds the tokens of one piece (not empty, under 1 GiB). O(n log n). INVALID where a byte of it is no token;
+ * CLIENT_GONE: stopped, some of them may have been added. */
 LAR_MUST_USE lar_error lar_bpe_encode(const lar_bpe *b, lar_slice piece, lar_bpe_work *work, lar_ids *out, lar_diag *d);
 
 #endif

@@ -127,7 +127,7 @@ static lar_error check_spans(const lar_marked_text *in, lar_diag *d) {
 }
 
 lar_error lar_tokenizer_encode(const lar_tokenizer *t, const lar_marked_text *text, lar_ids *out, lar_diag *d) {
-    encoding c = {.t = t, .in = text, .out = out, .diag = d};
+    encoding c = {.t = t, .in = text, .work = {.stop = text->stop}, .out = out, .diag = d};
     size_t before = out->count;
     range r = {0, text->text.len}, found;
     lar_error e = check_spans(text, d);
@@ -147,7 +147,7 @@ lar_error lar_tokenizer_encode(const lar_tokenizer *t, const lar_marked_text *te
 
 lar_error lar_tokenizer_encode_plain(const lar_tokenizer *t, lar_slice text, lar_ids *out, lar_diag *d) {
     lar_text_span all = {0, text.len};
-    return lar_tokenizer_encode(t, &(lar_marked_text){text, &all, 1}, out, d);
+    return lar_tokenizer_encode(t, &(lar_marked_text){.text = text, .plain = &all, .plain_count = 1}, out, d);
 }
 
 /* -- reading ------------------------------------------------------------------------------------------------------- */
@@ -174,6 +174,15 @@ uint32_t lar_tokenizer_find(const lar_tokenizer *t, lar_slice text) {
         if (id != LAR_TOKEN_NONE && lar_bpe_bytes(&t->bpe, id).len == text.len) return id;
     }
     return lar_bpe_find(&t->bpe, text);
+}
+
+size_t lar_tokenizer_longest(const lar_tokenizer *t) {
+    size_t longest_len = 0;
+    for (uint32_t id = 0; id < t->bpe.ids; id++) {
+        size_t len = lar_bpe_bytes(&t->bpe, id).len;
+        if (len > longest_len) longest_len = len;
+    }
+    return longest_len;
 }
 
 uint32_t lar_tokenizer_size(const lar_tokenizer *t) { return t->bpe.ids; }

@@ -59,11 +59,12 @@ typedef struct lar_marked_text {
     lar_slice text;
     const lar_text_span *plain;
     size_t plain_count;
+    const atomic_bool *stop; /* once it is true, which any thread may do, the encoding ends; NULL: never */
 } lar_marked_text;
 
 /* Adds the ids of the text to `out`, no beginning-of-text of its own (see lar_tokenizer_prefix). LIMIT where out->max
- * would be exceeded; INVALID for spans that overlap or leave the text, and for a stray byte that no token has. `out` is
- * then as it was. */
+ * would be exceeded; INVALID for spans that overlap or leave the text, and for a stray byte that no token has;
+ * CLIENT_GONE where it was stopped. `out` is then as it was. */
 LAR_MUST_USE lar_error lar_tokenizer_encode(const lar_tokenizer *t, const lar_marked_text *text, lar_ids *out,
                                             lar_diag *d);
 /* The same with the whole text plain. */
@@ -80,6 +81,8 @@ lar_slice lar_tokenizer_bytes(const lar_tokenizer *t, uint32_t id);
 bool lar_tokenizer_is_special(const lar_tokenizer *t, uint32_t id);
 /* The token with exactly this text: an added one first, "<think>". LAR_TOKEN_NONE where there is none. */
 uint32_t lar_tokenizer_find(const lar_tokenizer *t, lar_slice text);
+/* Bytes of the longest token: a text of n times as many has n tokens at least. */
+size_t lar_tokenizer_longest(const lar_tokenizer *t);
 /* One more than the largest id. A model's vocabulary may be larger. */
 uint32_t lar_tokenizer_size(const lar_tokenizer *t);
 uint32_t lar_tokenizer_bos(const lar_tokenizer *t); /* LAR_TOKEN_NONE where the files name none */

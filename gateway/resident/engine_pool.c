@@ -52,6 +52,7 @@ struct engine_job {
     /* of the thread that reads the request, from lar_lease_send on */
     lar_serving_ask ask;
     lar_buf body, id;
+    atomic_bool gone; /* as `cancelled`, for who reads without the lock */
     /* guarded by the pool's lock */
     engine_job *mail_prev, *mail_next;
     lar_buf in;
@@ -169,6 +170,7 @@ static lar_error read_request(engine_job *j, lar_answer **out) {
     if (localtime_r(&now, &local)) j->ask.local_now += local.tm_gmtoff;
     j->ask.body = lar_buf_slice(&j->body);
     j->ask.id = lar_buf_slice(&j->id);
+    j->ask.gone = &j->gone;
     return lar_answer_new(j->pool->resident->serving, &j->ask, &sink, out);
 }
 
@@ -399,6 +401,7 @@ static void let_go(lar_lease *l) {
     l->held = NULL;
     l->pool = NULL;
     j->lease = NULL;
+    atomic_store_explicit(&j->gone, true, memory_order_relaxed);
     lock(p);
     j->cancelled = true;
     lar_answer *running = j->ended ? NULL : j->answer;

@@ -68,6 +68,7 @@ static lar_error open_serving(lar_resident *r, const lar_resident_plan *p, lar_d
                              .vocab = lar_engine_info_of(r->engine).vocab,
                              .context = p->context,
                              .samples_max = c->sequences < LAR_JOB_SAMPLES_MAX ? c->sequences : LAR_JOB_SAMPLES_MAX,
+                             .prompts_max = c->queue,
                              .call_tokens_max = CALL_TOKENS_MAX,
                              .created = (int64_t)time(NULL)};
     if (!e) e = lar_serving_new(&o, &r->serving, d);

@@ -10,7 +10,7 @@
 #include "engine/engine.h"
 #include "engine/files/model_files.h"
 
-enum { CONTEXT_TOKENS = 8192 };
+enum { CONTEXT_TOKENS = 8192, CONTEXT_TOKENS_LEAST = 2 /* one of a prompt, one of its answer */ };
 
 static lar_error read_model(lar_plan_model *m, const char *path, lar_diag *d) {
     lar_model_files *f = NULL;
@@ -28,7 +28,9 @@ static lar_error settle_context(lar_resident_plan *p, const lar_engine_config *c
         return lar_fail(LAR_INVALID, d, "engine.context: %u tokens; the model's own limit is %llu", c->context,
                         (unsigned long long)most);
     p->context = c->context ? c->context : most && most < CONTEXT_TOKENS ? (uint32_t)most : CONTEXT_TOKENS;
-    return LAR_OK;
+    if (p->context >= CONTEXT_TOKENS_LEAST) return LAR_OK;
+    return lar_fail(LAR_INVALID, d, "engine.context: no prompt with an answer fits into %u tokens; at least %d",
+                    p->context, CONTEXT_TOKENS_LEAST);
 }
 
 /* What the configuration says, or whole pages for as many tokens as it allows at the same time. */

@@ -74,6 +74,7 @@ lar_error lar_answer_new(const lar_serving *s, const lar_serving_ask *ask, const
     a->sink = *sink;
     a->from = *ask;
     a->from.body = a->from.id = LAR_SLICE("");
+    a->from.gone = NULL;
     a->random = ask->random;
     lar_buf_init(&a->out, OUT_BYTES_MAX);
     lar_buf_init(&a->prefix, PREFIX_BYTES_MAX);

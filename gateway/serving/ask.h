@@ -12,7 +12,8 @@ struct lar_serving {
     lar_engine_text text;
     char *model, *fingerprint;
     bool any_model;
-    uint32_t vocab, context, call_tokens_max, samples_max;
+    uint32_t vocab, context, call_tokens_max, samples_max, prompts_max;
+    size_t token_bytes_max; /* of one token: what a text has at least of them */
     int64_t created;
     lar_template_arguments arguments;
     uint32_t ends[LAR_GENERATION_ENDS_MAX + 1]; /* ids that end an answer */

@@ -149,15 +149,26 @@ static bool bias_of(const reading *r, uint32_t key, lar_logit_bias *out) {
     return true;
 }
 
+/* At most LAR_LOGIT_BIAS_MAX of them: no need to sort. */
+static bool is_biased(const lar_logit_bias *biases, uint32_t count, uint32_t id) {
+    while (count--)
+        if (biases[count].id == id) return true;
+    return false;
+}
+
 static lar_error read_logit_bias(reading *r, uint32_t node) {
     if (!lar_json_is(r->j, node, LAR_JSON_OBJECT)) return wrong_type(r, "an object");
     uint32_t count = r->j->nodes[node].count, n = 0;
     if (count > LAR_LOGIT_BIAS_MAX) return wrong_value(r, "at most 1024 tokens");
     r->a->biases = calloc(count + !count, sizeof *r->a->biases);
     if (!r->a->biases) return LAR_NO_MEMORY;
-    for (uint32_t k = lar_json_first(r->j, node); k != LAR_JSON_NONE; k = lar_json_after(r->j, node, k))
-        if (!bias_of(r, k, &r->a->biases[n++]))
+    for (uint32_t k = lar_json_first(r->j, node); k != LAR_JSON_NONE; k = lar_json_after(r->j, node, k)) {
+        if (!bias_of(r, k, &r->a->biases[n]))
             return wrong_value(r, "ids of the vocabulary with numbers of -100 to 100");
+        if (is_biased(r->a->biases, n, r->a->biases[n].id))
+            return wrong_value(r, "each id once, however it is written");
+        n++;
+    }
     r->a->sampling.biases = r->a->biases;
     r->a->sampling.bias_count = n;
     return LAR_OK;

@@ -40,9 +40,25 @@ static lar_prompt *add_prompt(lar_prompts *p) {
 
 /* What the template or the tokenizer had to say about a client's text. */
 static lar_error refuse_text(making *m, lar_error e) {
-    if (e == LAR_OK || e == LAR_NO_MEMORY) return e;
+    if (e == LAR_OK || e == LAR_NO_MEMORY || e == LAR_CLIENT_GONE || m->no->status) return e;
     return lar_refuse(m->no, m->param, e == LAR_LIMIT ? "limit" : LAR_CODE_VALUE, "%s: %s", m->param,
                       m->d.text[0] ? m->d.text : lar_error_text(e));
+}
+
+/* A text that is too long whatever its tokens are is not made into any: it would take seconds for nothing. */
+static lar_error check_bytes(const making *m, size_t bytes) {
+    size_t least = m->s->token_bytes_max ? (bytes + m->s->token_bytes_max - 1) / m->s->token_bytes_max : 0;
+    if (m->from->endpoint == LAR_SERVING_TOKENIZE || least < m->s->context) return LAR_OK;
+    return lar_refuse(m->no, m->param, LAR_CODE_CONTEXT,
+                      "the prompt has %zu bytes, which are %zu tokens at least; this model's context is %u tokens, "
+                      "prompt and answer",
+                      bytes, least, m->s->context);
+}
+
+static lar_error encode(making *m, lar_marked_text text, lar_ids *out) {
+    lar_error e = check_bytes(m, text.text.len);
+    text.stop = m->from->gone;
+    return e ? e : lar_tokenizer_encode(m->s->text.tokenizer, &text, out, &m->d);
 }
 
 /* What the model wants at the beginning is put there unless it is there. Returns how many ids that took. */
@@ -135,7 +151,7 @@ static lar_error encode_rendered(making *m, const lar_template_text *text, lar_i
     if (!plain) return LAR_NO_MEMORY;
     lar_marked_text marked = {.text = lar_buf_slice(&text->bytes), .plain = plain};
     marked.plain_count = lar_template_text_plain(text, plain);
-    lar_error e = lar_tokenizer_encode(m->s->text.tokenizer, &marked, out, &m->d);
+    lar_error e = encode(m, marked, out);
     free(plain);
     return e;
 }
@@ -230,7 +246,7 @@ static lar_error make_text(making *m, uint32_t node, lar_prompts *out) {
     uint32_t added;
     lar_error e = lar_ask_text(&m->a->json, node, &p->echo);
     const lar_marked_text marked = {.text = p->echo.len ? lar_buf_slice(&p->echo) : LAR_SLICE("")};
-    if (!e) e = lar_tokenizer_encode(m->s->text.tokenizer, &marked, &p->ids, &m->d);
+    if (!e) e = encode(m, marked, &p->ids);
     if (!e && m->a->add_special) e = put_prefix(m->s->text.tokenizer, &p->ids, &added);
     if (!m->a->echo) lar_buf_release(&p->echo);
     return refuse_text(m, e);
@@ -269,8 +285,8 @@ static lar_error make_list(making *m, uint32_t node, lar_prompts *out) {
     if (first == LAR_JSON_NONE || (kind != LAR_JSON_NUMBER && kind != LAR_JSON_STRING && kind != LAR_JSON_ARRAY))
         return lar_refuse(m->no, "prompt", LAR_CODE_TYPE, "prompt: texts, ids or lists of ids are expected");
     if (kind == LAR_JSON_NUMBER) return make_ids(m, node, out);
-    if (j->nodes[node].count > LAR_ASK_PROMPTS_MAX)
-        return lar_refuse(m->no, "prompt", LAR_CODE_VALUE, "prompt: at most %d in one request", LAR_ASK_PROMPTS_MAX);
+    if (j->nodes[node].count > m->s->prompts_max)
+        return lar_refuse(m->no, "prompt", LAR_CODE_VALUE, "prompt: at most %u in one request", m->s->prompts_max);
     for (uint32_t i = first; !e && i != LAR_JSON_NONE; i = lar_json_after(j, node, i)) {
         if (lar_json_kind_of(j, i) != kind)
             return lar_refuse(m->no, "prompt", LAR_CODE_TYPE, "prompt: texts and lists of ids do not mix");

@@ -30,6 +30,7 @@ static void find_ends(lar_serving *s) {
 static void look_at_texts(lar_serving *s) {
     const lar_template *chat = s->text.chat;
     find_ends(s);
+    s->token_bytes_max = lar_tokenizer_longest(s->text.tokenizer);
     s->thinks = lar_tokenizer_find(s->text.tokenizer, LAR_SLICE(LAR_THINK_END)) != LAR_TOKEN_NONE;
     s->takes_tools = chat && lar_template_reads(chat, "tools");
     bool objects = chat && lar_template_wants_objects(chat);
@@ -54,6 +55,8 @@ lar_error lar_serving_new(const lar_serving_options *o, lar_serving **out, lar_d
     s->vocab = o->vocab, s->context = o->context, s->call_tokens_max = o->call_tokens_max;
     bool fewer = o->samples_max && o->samples_max < LAR_JOB_SAMPLES_MAX;
     s->samples_max = fewer ? o->samples_max : LAR_JOB_SAMPLES_MAX;
+    bool little = o->prompts_max && o->prompts_max < LAR_ASK_PROMPTS_MAX;
+    s->prompts_max = little ? o->prompts_max : LAR_ASK_PROMPTS_MAX;
     s->created = o->created;
     if (!s->model || !s->fingerprint) {
         lar_serving_free(s);

@@ -19,13 +19,14 @@
 typedef struct lar_serving lar_serving; /* immutable once made: any thread, any number at once */
 
 typedef struct lar_serving_options {
-    lar_engine_text *text;    /* emptied and taken over, also after an error */
-    const char *model;        /* the name it is served by; copied */
-    const char *fingerprint;  /* system_fingerprint: says what computes (files, format of the cache, version); copied */
-    bool any_model;           /* whatever model a request names is this one: the caller's routes have chosen it */
-    uint32_t vocab;           /* of the engine: ids below it are valid */
-    uint32_t context;         /* tokens of one sequence, prompt and answer: the scheduler's */
-    uint32_t samples_max;     /* answers to one request: the scheduler's sequences_max; 0: LAR_JOB_SAMPLES_MAX */
+    lar_engine_text *text;   /* emptied and taken over, also after an error */
+    const char *model;       /* the name it is served by; copied */
+    const char *fingerprint; /* system_fingerprint: says what computes (files, format of the cache, version); copied */
+    bool any_model;          /* whatever model a request names is this one: the caller's routes have chosen it */
+    uint32_t vocab;          /* of the engine: ids below it are valid */
+    uint32_t context;        /* tokens of one sequence, prompt and answer: the scheduler's */
+    uint32_t samples_max;    /* answers to one request: the scheduler's sequences_max; 0: LAR_JOB_SAMPLES_MAX */
+    uint32_t prompts_max;    /* in one request: what waits at once, the scheduler's queue_max; 0: as many as are read */
     uint32_t call_tokens_max; /* of one block of calls of tools; over it the answer ends with "length". 0: no limit */
     int64_t created;          /* seconds since 1970, what /v1/models says */
 } lar_serving_options;
@@ -52,14 +53,15 @@ LAR_MUST_USE lar_error lar_serving_find(lar_slice method, lar_slice path, lar_se
 
 typedef struct lar_serving_ask {
     lar_serving_endpoint endpoint;
-    lar_slice id;          /* MODEL only, percent-encoded; borrowed for the call */
-    lar_slice body;        /* borrowed for the call; its size is limited by whoever read it */
-    lar_digest scope;      /* kept prefixes are shared within it only */
-    uint64_t tenant;       /* fairness is between these */
-    uint64_t random;       /* ids of the answer and of its calls, and the seed where the request names none */
-    int64_t now;           /* seconds since 1970: "created" */
-    int64_t local_now;     /* the same moved to the local zone: what templates show as the present day */
-    uint32_t queue_ms_max; /* lar_job_request's */
+    lar_slice id;            /* MODEL only, percent-encoded; borrowed for the call */
+    lar_slice body;          /* borrowed for the call; its size is limited by whoever read it */
+    const atomic_bool *gone; /* borrowed for the call; once it is true nobody waits for the answer; NULL: never */
+    lar_digest scope;        /* kept prefixes are shared within it only */
+    uint64_t tenant;         /* fairness is between these */
+    uint64_t random;         /* ids of the answer and of its calls, and the seed where the request names none */
+    int64_t now;             /* seconds since 1970: "created" */
+    int64_t local_now;       /* the same moved to the local zone: what templates show as the present day */
+    uint32_t queue_ms_max;   /* lar_job_request's */
 } lar_serving_ask;
 
 typedef struct lar_answer_head {
@@ -92,7 +94,8 @@ typedef struct lar_answer_sink {
 typedef struct lar_answer lar_answer;
 
 /* Reads and checks the request, and makes its prompt's tokens: takes up to seconds for very long prompts, allocates,
- * and belongs on a thread that may. Errors of the request make an answer that tells them. NO_MEMORY: *out is NULL. */
+ * and belongs on a thread that may. Errors of the request make an answer that tells them; what a client that is gone
+ * still gets is a refusal that took no time. NO_MEMORY: *out is NULL. */
 LAR_MUST_USE lar_error lar_answer_new(const lar_serving *s, const lar_serving_ask *ask, const lar_answer_sink *sink,
                                       lar_answer **out);
 /* Submits the answer's jobs (a completions request has one for each prompt). `scheduler` is borrowed until sink.end. */

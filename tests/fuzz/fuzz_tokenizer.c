@@ -17,7 +17,7 @@ static void round_trip(const lar_tokenizer *t, lar_slice text, lar_ids *ids, siz
     lar_buf_init(&back, IDS_MAX);
     lar_text_span span = {plain, text.len};
     ids->count = 0;
-    lar_error e = lar_tokenizer_encode(t, &(lar_marked_text){text, &span, 1}, ids, &d);
+    lar_error e = lar_tokenizer_encode(t, &(lar_marked_text){.text = text, .plain = &span, .plain_count = 1}, ids, &d);
     FUZZ_CHECK(e == LAR_OK || ((e == LAR_INVALID || e == LAR_LIMIT) && d.text[0] && ids->count == 0));
     if (!e) {
         FUZZ_CHECK(lar_tokenizer_decode(t, ids->ids, ids->count, LAR_DECODE_SPECIAL_KEPT, &back) == LAR_OK);

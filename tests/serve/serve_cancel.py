@@ -212,6 +212,32 @@ def a_reload_leaves_the_model_alone(folder):
         idle(larder)
 
 
+def texts_that_cannot_fit_are_refused_unread(folder):
+    """By their bytes: nobody waits until all of it is tokens. Those who leave meanwhile are forgotten."""
+    huge = "word " * ((4 if SMALL else 40) << 18)
+    with Larder(folder, config()) as larder:
+        gone = [Raw(larder, "/tokenize", {"model": "tiny-v3", "prompt": huge}) for _ in range(3)]
+        until(lambda: metrics(larder)["requests_active"] == 3, "all of them under way")
+        for raw in gone:
+            raw.close(reset=True)
+        for refused in (ask_chat(larder, huge[:8 << 20]),
+                        ask(larder, "/v1/completions", {"model": "tiny-v3", "prompt": huge})):
+            check(refused.status == 400 and refused.json["error"]["code"] == "context_length_exceeded", refused.data)
+            check("tokens at least; this model's context is 512" in refused.json["error"]["message"], refused.data)
+        check(ask_chat(larder, max_tokens=2).status == 200, "the next request")
+        idle(larder)
+
+
+def more_prompts_than_may_wait_are_a_fault(folder):
+    with Larder(folder, config(engine=", queue: 3")) as larder:
+        body = {"model": "tiny-v3", "prompt": ["a"] * 4, "max_tokens": 2}
+        refused = ask(larder, "/v1/completions", body)
+        check(refused.status == 400 and "at most 3 in one request" in refused.json["error"]["message"], refused.data)
+        whole = ask(larder, "/v1/completions", dict(body, prompt=["a"] * 3))
+        check(whole.status == 200 and len(whole.json["choices"]) == 3, whole.data)
+        idle(larder)
+
+
 def slow_readers_get_all_of_it(folder):
     """Who reads nothing for long holds nobody up, and finds the whole answer in the end."""
     with Larder(folder, config(extra="limits: {stream_buffer_bytes: 16KiB}\n")) as larder:
@@ -232,4 +258,5 @@ if __name__ == "__main__":
     run([e01_a_client_leaves_in_the_answer, e02_a_client_leaves_while_its_prompt_is_read, e03_clients_leave_the_queue,
          e04_two_hundred_leave_at_random, e24_what_an_aborted_request_left_is_read_by_nobody,
          a_full_queue_says_when_to_come_back, who_waits_too_long_is_told, a_stop_lets_answers_end,
-         a_stop_without_patience_cuts_them, a_reload_leaves_the_model_alone, slow_readers_get_all_of_it])
+         a_stop_without_patience_cuts_them, a_reload_leaves_the_model_alone, texts_that_cannot_fit_are_refused_unread,
+         more_prompts_than_may_wait_are_a_fault, slow_readers_get_all_of_it])

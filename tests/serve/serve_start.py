@@ -35,6 +35,7 @@ def what_is_wrong_is_named(folder):
     shutil.copytree(MODEL, folder + "/broken")
     os.truncate(folder + "/broken/model.safetensors", 3000000)
     rows = ((", kv: int4", "engine.kv: "), (", context: 513", "engine.context: 513 tokens; the model's own limit is 512"),
+            (", context: 1", "engine.context: no prompt with an answer fits into 1 tokens; at least 2"),
             (", kv_bytes: 1KiB", "engine.kv_bytes: 1024 bytes; one page of 64 tokens takes"))
     for engine, text in rows:
         for command in ("serve", "check"):

@@ -101,6 +101,7 @@ lar_serving *box_serving(const box_options *o) {
                                          .context = o->context ? o->context : 1000,
                                          .call_tokens_max = o->call_tokens_max,
                                          .samples_max = o->samples_max,
+                                         .prompts_max = o->prompts_max,
                                          .created = 1600000000};
     if (!e) e = lar_serving_new(&options, &s, &d);
     if (e) (void)fprintf(stderr, "%s\n", d.text);

@@ -30,7 +30,7 @@ typedef struct box_options {
     const char *chat; /* NULL: box_template; "": none */
     lar_output_format calls;
     uint32_t context; /* 0: 1000 */
-    uint32_t call_tokens_max, samples_max;
+    uint32_t call_tokens_max, samples_max, prompts_max;
     bool no_bos;      /* the tokenizer puts nothing in front */
     bool no_thinking; /* no marks of reasoning in the vocabulary */
     bool any_model;

@@ -73,6 +73,8 @@ static const struct {
     {CHAT, "\"logprobs\":true,\"top_logprobs\":21", "top_logprobs", "invalid_value"},
     {CHAT, "\"top_logprobs\":2", "top_logprobs", "invalid_value"},
     {CHAT, "\"logit_bias\":{\"-1\":1}", "logit_bias", "invalid_value"},
+    {CHAT, "\"logit_bias\":{\"5\":1,\"6\":1,\"05\":2}", "logit_bias", "invalid_value"},
+    {CHAT, "\"logit_bias\":{\"5\":1,\"5\":1}", "logit_bias", "invalid_value"},
     {CHAT, "\"logit_bias\":{\"320\":1}", "logit_bias", "invalid_value"},
     {CHAT, "\"logit_bias\":{\"2147483648\":1}", "logit_bias", "invalid_value"},
     {CHAT, "\"logit_bias\":{\"abc\":1}", "logit_bias", "invalid_value"},

@@ -182,6 +182,72 @@ static void test_e13_prompts_too_long(void **state) {
     lar_serving_free(s);
 }
 
+/* A text with more bytes than the context's tokens can have is refused by its bytes; one byte less is tokenised. */
+static void test_too_many_bytes_for_any_tokens(void **state) {
+    enum { CONTEXT = 20 };
+    lar_serving *s = box_serving(&(box_options){.context = CONTEXT});
+    size_t longest = lar_tokenizer_longest(s->text.tokenizer);
+    (void)state;
+    assert_true(longest > 1);
+    for (int over = 0; over < 2; over++) {
+        char body[2048], text[1024] = "";
+        box_client c;
+        memset(text, 'x', (CONTEXT - 1) * longest + (size_t)over);
+        (void)snprintf(body, sizeof body, "{\"model\":\"tiny\",\"prompt\":[\"a\",\"%s\"]}", text);
+        box_ask(s, TEXT, body, &c);
+        assert_int_equal(c.head.status, 400);
+        assert_non_null(strstr(box_body(&c), "\"code\":\"context_length_exceeded\""));
+        assert_int_equal(strstr(box_body(&c), "which are 20 tokens at least") != NULL, over);
+        box_clear(&c);
+        (void)snprintf(body, sizeof body, "{\"model\":\"tiny\",\"prompt\":\"%s\"}", text);
+        box_ask(s, LAR_SERVING_TOKENIZE, body, &c); /* asks for no answer */
+        assert_int_equal(c.head.status, 200);
+        box_clear(&c);
+    }
+    lar_serving_free(s);
+}
+
+/* Nobody waits any more: a text is not made tokens of. */
+static void test_gone_before_the_tokens(void **state) {
+    lar_serving *s = box_serving(&(box_options){.context = 1000});
+    static const lar_serving_endpoint endpoints[] = {CHAT, TEXT, LAR_SERVING_TOKENIZE};
+    (void)state;
+    for (size_t i = 0; i < sizeof endpoints / sizeof *endpoints; i++) {
+        for (int is_gone = 0; is_gone < 2; is_gone++) {
+            atomic_bool gone;
+            box_client c;
+            atomic_init(&gone, is_gone);
+            lar_serving_ask ask = {.endpoint = endpoints[i], .gone = &gone};
+            ask.body = endpoints[i] == CHAT ? LAR_SLICE(BODY("{\"role\":\"user\",\"content\":\"q\"}"))
+                                            : LAR_SLICE("{\"model\":\"tiny\",\"prompt\":\"q\"}");
+            box_prepare(s, &ask, &c);
+            assert_int_equal(c.answer->refusal.status != 0, is_gone);
+            assert_int_equal(lar_answer_has_jobs(c.answer), !is_gone && endpoints[i] != LAR_SERVING_TOKENIZE);
+            lar_answer_free(c.answer);
+            c.answer = NULL;
+            box_clear(&c);
+        }
+    }
+    lar_serving_free(s);
+}
+
+/* More prompts than can wait at once could never all be taken. */
+static void test_more_prompts_than_can_wait(void **state) {
+    lar_serving *s = box_serving(&(box_options){.prompts_max = 3});
+    box_client c;
+    (void)state;
+    box_ask(s, TEXT, "{\"model\":\"tiny\",\"prompt\":[\"a\",\"b\",\"c\"]}", &c);
+    assert_int_equal(box_jobs.count, 3);
+    for (uint32_t i = 0; i < 3; i++) box_end(i, LAR_CLIENT_GONE);
+    box_clear(&c);
+    box_ask(s, TEXT, "{\"model\":\"tiny\",\"prompt\":[\"a\",\"b\",\"c\",\"d\"]}", &c);
+    assert_int_equal(box_jobs.count, 0);
+    assert_int_equal(c.head.status, 400);
+    assert_non_null(strstr(box_body(&c), "prompt: at most 3 in one request"));
+    box_clear(&c);
+    lar_serving_free(s);
+}
+
 /* Marks: as many whole tokens as the prompt shares with the conversation that ends there. */
 static void test_marks(void **state) {
 #define MARK ",\"cache_control\":{\"type\":\"ephemeral\"}"
@@ -312,6 +378,9 @@ int main(void) {
         cmocka_unit_test(test_e11_no_special_tokens_of_clients),
         cmocka_unit_test(test_e12_beginning_of_text_once),
         cmocka_unit_test(test_e13_prompts_too_long),
+        cmocka_unit_test(test_too_many_bytes_for_any_tokens),
+        cmocka_unit_test(test_gone_before_the_tokens),
+        cmocka_unit_test(test_more_prompts_than_can_wait),
         cmocka_unit_test(test_marks),
         cmocka_unit_test(test_replies_without_the_model),
     };

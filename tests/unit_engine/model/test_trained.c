@@ -158,7 +158,9 @@ static void chat_is_that_of_the_training_program(void **state) {
     assert_int_equal(lar_template_set_messages(v, LAR_SLICE(messages), LAR_TEMPLATE_ARGUMENTS_AS_IS, &d), LAR_OK);
     assert_int_equal(lar_template_render(template, v, NULL, &out, &d), LAR_OK);
     assert_true(out.span_count <= 64);
-    lar_marked_text text = {lar_buf_slice(&out.bytes), plain, lar_template_text_plain(&out, plain)};
+    lar_marked_text text = {.text = lar_buf_slice(&out.bytes),
+                            .plain = plain,
+                            .plain_count = lar_template_text_plain(&out, plain)};
     lar_ids_init(&ids, TEXT_MAX);
     assert_int_equal(lar_tokenizer_encode(t.tokenizer, &text, &ids, &d), LAR_OK);
     same_ids(golden_find(&t.g, "chat"), &ids, 0);

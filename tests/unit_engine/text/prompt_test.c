@@ -60,7 +60,9 @@ static void check(const lar_tokenizer *tokenizer, const lar_template *t, const c
     if (lar_template_set_messages(v, lar_slice_cstr(json), LAR_TEMPLATE_ARGUMENTS_AS_IS, &d)) fail_msg("%s", d.text);
     if (lar_template_render(t, v, NULL, &out, &d)) fail_msg("%s", d.text);
     assert_true(out.span_count <= 64);
-    const lar_marked_text text = {lar_buf_slice(&out.bytes), plain, lar_template_text_plain(&out, plain)};
+    const lar_marked_text text = {.text = lar_buf_slice(&out.bytes),
+                                  .plain = plain,
+                                  .plain_count = lar_template_text_plain(&out, plain)};
     lar_ids ids;
     lar_ids_init(&ids, 1024);
     if (lar_tokenizer_encode(tokenizer, &text, &ids, &d)) fail_msg("%s", d.text);

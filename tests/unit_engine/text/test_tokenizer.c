@@ -87,7 +87,7 @@ static void text_to_ids_and_back(void **state) {
         lar_buf back;
         lar_ids_init(&ids, IDS);
         lar_buf_init(&back, 1024);
-        lar_marked_text text = {lar_slice_cstr(marked[i].text), NULL, 0};
+        lar_marked_text text = {.text = lar_slice_cstr(marked[i].text)};
         assert_int_equal(lar_tokenizer_encode(f->t, &text, &ids, NULL), LAR_OK);
         same_ids(&ids, marked[i].ids, marked[i].text);
         assert_int_equal(lar_tokenizer_decode(f->t, ids.ids, ids.count, LAR_DECODE_SPECIAL_KEPT, &back), LAR_OK);
@@ -106,7 +106,7 @@ static void plain_text_makes_no_special_token(void **state) {
             lar_ids ids;
             lar_ids_init(&ids, IDS);
             lar_text_span plain = {from, to};
-            lar_marked_text in = {lar_slice_cstr(text), &plain, 1};
+            lar_marked_text in = {.text = lar_slice_cstr(text), .plain = &plain, .plain_count = 1};
             assert_int_equal(lar_tokenizer_encode(f->t, &in, &ids, NULL), LAR_OK);
             bool special = ids.count == 1 && ids.ids[0] == 1;
             assert_int_equal(special, from == to);
@@ -123,7 +123,7 @@ static void spans_leave_merges_alone(void **state) {
     static const uint32_t want[] = {0, 264, 266, 62, 126, 103, 112, 102, 126, 64, 1, 34, 264, 1, LAR_TOKEN_NONE};
     lar_ids ids;
     lar_ids_init(&ids, IDS);
-    lar_marked_text in = {LAR_SLICE(text), plain, 3};
+    lar_marked_text in = {.text = LAR_SLICE(text), .plain = plain, .plain_count = 3};
     assert_int_equal(lar_tokenizer_encode(f->t, &in, &ids, NULL), LAR_OK);
     same_ids(&ids, want, text);
     lar_ids_release(&ids);
@@ -137,7 +137,7 @@ static void wrong_spans_and_limits(void **state) {
     lar_ids_init(&ids, 3);
     assert_int_equal(lar_ids_add(&ids, 7), LAR_OK);
     for (int i = 0; i < 3; i++) {
-        lar_marked_text in = {LAR_SLICE("hello"), wrong[i], 2};
+        lar_marked_text in = {.text = LAR_SLICE("hello"), .plain = wrong[i], .plain_count = 2};
         assert_int_equal(lar_tokenizer_encode(f->t, &in, &ids, &d), LAR_INVALID);
         assert_int_equal(ids.count, 1);
     }
@@ -234,13 +234,41 @@ static void short_and_long_pieces_agree(void **state) {
     }
 }
 
+/* Whoever wanted the ids is gone: none are left behind those that were there. */
+static void a_stopped_text_gives_nothing(void **state) {
+    const fixture *f = *state;
+    atomic_bool stop;
+    lar_ids ids;
+    lar_ids_init(&ids, IDS);
+    atomic_init(&stop, false);
+    lar_marked_text text = {.text = LAR_SLICE("hello world"), .stop = &stop};
+    assert_int_equal(lar_tokenizer_encode(f->t, &text, &ids, NULL), LAR_OK);
+    size_t count = ids.count;
+    atomic_store(&stop, true);
+    assert_int_equal(lar_tokenizer_encode(f->t, &text, &ids, NULL), LAR_CLIENT_GONE);
+    assert_int_equal(ids.count, count);
+    lar_ids_release(&ids);
+}
+
+/* No token has more bytes than the longest, and one has as many. */
+static void the_longest_token_is_known(void **state) {
+    const fixture *f = *state;
+    size_t longest = lar_tokenizer_longest(f->t), most = 0;
+    for (uint32_t id = 0; id < lar_tokenizer_size(f->t); id++) {
+        size_t len = lar_tokenizer_bytes(f->t, id).len;
+        most = len > most ? len : most;
+    }
+    assert_int_equal(longest, most);
+    assert_true(most > 1);
+}
+
 /* One tokenizer in four threads at once; ThreadSanitizer watches. */
 static void *encode_in_thread(void *tokenizer) {
     for (int round = 0; round < 20; round++) {
         for (size_t i = 0; i < sizeof marked / sizeof *marked; i++) {
             lar_ids ids;
             lar_ids_init(&ids, IDS);
-            lar_marked_text text = {lar_slice_cstr(marked[i].text), NULL, 0};
+            lar_marked_text text = {.text = lar_slice_cstr(marked[i].text)};
             if (lar_tokenizer_encode(tokenizer, &text, &ids, NULL)) abort();
             for (size_t k = 0; k < ids.count; k++)
                 if (ids.ids[k] != marked[i].ids[k]) abort();
@@ -259,10 +287,16 @@ static void threads_share_one(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(text_to_ids_and_back),     cmocka_unit_test(plain_text_makes_no_special_token),
-        cmocka_unit_test(spans_leave_merges_alone), cmocka_unit_test(wrong_spans_and_limits),
-        cmocka_unit_test(stray_bytes_come_back),    cmocka_unit_test(ids_and_names),
-        cmocka_unit_test(long_runs_end_soon),       cmocka_unit_test(short_and_long_pieces_agree),
+        cmocka_unit_test(text_to_ids_and_back),
+        cmocka_unit_test(plain_text_makes_no_special_token),
+        cmocka_unit_test(spans_leave_merges_alone),
+        cmocka_unit_test(wrong_spans_and_limits),
+        cmocka_unit_test(stray_bytes_come_back),
+        cmocka_unit_test(ids_and_names),
+        cmocka_unit_test(long_runs_end_soon),
+        cmocka_unit_test(short_and_long_pieces_agree),
+        cmocka_unit_test(a_stopped_text_gives_nothing),
+        cmocka_unit_test(the_longest_token_is_known),
         cmocka_unit_test(threads_share_one),
     };
     return cmocka_run_group_tests(tests, open_tiny, close_tiny);

@@ -255,7 +255,7 @@ static void tiktoken_files(void **state) {
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         lar_ids ids;
         lar_ids_init(&ids, 16);
-        lar_marked_text text = {lar_slice_cstr(texts[i].text), NULL, 0};
+        lar_marked_text text = {.text = lar_slice_cstr(texts[i].text)};
         assert_int_equal(lar_tokenizer_encode(t, &text, &ids, NULL), LAR_OK);
         assert_int_equal(ids.count, texts[i].count);
         assert_memory_equal(ids.ids, texts[i].ids, ids.count * sizeof *ids.ids);
@@ -363,7 +363,7 @@ static void gguf_arrays(void **state) {
         assert_int_equal(e, LAR_OK);
         lar_ids ids;
         lar_ids_init(&ids, 64);
-        lar_marked_text text = {LAR_SLICE(" ab\nabc<tool><|end|>"), NULL, 0};
+        lar_marked_text text = {.text = LAR_SLICE(" ab\nabc<tool><|end|>")};
         assert_int_equal(lar_tokenizer_encode(t, &text, &ids, NULL), LAR_OK);
         assert_int_equal(ids.count, 5);
         assert_int_equal(ids.ids[0], want[0]);

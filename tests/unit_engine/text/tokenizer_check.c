@@ -114,7 +114,7 @@ static bool same_encoded(checker *c, char kind, const uint32_t *ids, size_t coun
     c->ids.count = 0;
     c->text.len = 0;
     lar_error e = kind == 'P' ? lar_tokenizer_encode_plain(c->t, text, &c->ids, &d)
-                              : lar_tokenizer_encode(c->t, &(lar_marked_text){text, NULL, 0}, &c->ids, &d);
+                              : lar_tokenizer_encode(c->t, &(lar_marked_text){.text = text}, &c->ids, &d);
     bool same = !e && c->ids.count == count && (!count || memcmp(c->ids.ids, ids, count * sizeof *ids) == 0);
     if (!same && c->different < SHOWN) {
         show(kind == 'P' ? "plain text" : "text", text, ids, count);
