@@ -105,6 +105,9 @@ typedef struct lar_fallback_config {
     const char *model; /* to ask it for; "" = the request's */
 } lar_fallback_config;
 
+/* Of a route's upstream, its fallbacks and all their replicas together. */
+enum { LAR_ROUTE_TARGETS_MAX = 64 };
+
 typedef struct lar_route_config {
     const char *prefix;                     /* "" = any; "/team-a" is cut off before the path goes on */
     const char *model;                      /* pattern with '*', "" = any */

@@ -57,6 +57,18 @@ static lar_error take_fallback(lar_loader *l, const char *word, const lar_route_
     return LAR_OK;
 }
 
+/* Nothing of a chain is left out in silence. */
+static lar_error check_targets(const lar_config *c, const lar_route_config *route, lar_diag *why) {
+    uint32_t targets = 0;
+    for (uint32_t i = 0; i <= route->fallback_count; i++) {
+        uint32_t u = i ? route->fallbacks[i - 1].upstream : route->upstream;
+        for (targets++; c->upstreams[u].replica_next; targets++) u = c->upstreams[u].replica_next;
+    }
+    if (targets <= LAR_ROUTE_TARGETS_MAX) return LAR_OK;
+    return lar_fail(LAR_INVALID, why, "with all replicas these are %u places to ask for one request; at most %d",
+                    (unsigned)targets, LAR_ROUTE_TARGETS_MAX);
+}
+
 lar_error lar_loader_take_fallbacks(lar_loader *l, const lar_route_raw *raw, lar_route_config *route, lar_diag *why) {
     const char *rest = raw->fallback, *word;
     bool out_of_memory = false;
@@ -71,7 +83,7 @@ lar_error lar_loader_take_fallbacks(lar_loader *l, const lar_route_raw *raw, lar
         if (e) return e;
         route->fallback_count++;
     }
-    return out_of_memory ? LAR_NO_MEMORY : LAR_OK;
+    return out_of_memory ? LAR_NO_MEMORY : check_targets(l->config, route, why);
 }
 
 /* -- health and replicas ------------------------------------------------------------------------------------------- */

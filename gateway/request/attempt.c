@@ -36,17 +36,19 @@ static uint64_t conversation(const lar_exchange *x) {
     return lar_hash_low(h);
 }
 
-static void add_target(lar_exchange *x, uint32_t upstream, const char *model) {
-    if (x->target_count < LAR_TARGETS_MAX) x->targets[x->target_count++] = (lar_target){upstream, model};
+static void add_target(lar_exchange *x, const lar_target *t) {
+    LAR_ASSERT(x->target_count < LAR_ROUTE_TARGETS_MAX); /* config_fallback.c counts them */
+    x->targets[x->target_count++] = *t;
 }
 
-/* All replicas of a group, the one that the conversation is at first. */
-static void add_group(lar_exchange *x, uint32_t first, const char *model) {
+/* All replicas of the group that begins at `to`, the one that the conversation is at first. */
+static void add_group(lar_exchange *x, lar_target to) {
+    const uint32_t first = to.upstream;
     lar_replica replicas[LAR_REPLICAS_MAX];
     uint32_t index[LAR_REPLICAS_MAX], order[LAR_REPLICAS_MAX], count = 0;
     const lar_config *c = x->config;
     if (!c->upstreams[first].replica_next) {
-        add_target(x, first, model);
+        add_target(x, &to);
         return;
     }
     for (uint32_t i = first; count < LAR_REPLICAS_MAX; i = c->upstreams[i].replica_next) {
@@ -65,9 +67,11 @@ static void add_group(lar_exchange *x, uint32_t first, const char *model) {
     uint32_t home = 0; /* in `order` */
     while (stays && home < count && ((uint16_t)replicas[order[home]].id != stays || !replicas[order[home]].well))
         home++;
-    if (home < count) add_target(x, index[order[home]], model);
-    for (uint32_t i = 0; i < count; i++)
-        if (i != home) add_target(x, index[order[i]], model);
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t at = home == count ? i : i == 0 ? home : i <= home ? i - 1 : i;
+        to.upstream = index[order[at]];
+        add_target(x, &to);
+    }
 }
 
 static bool can_answer(const lar_exchange *x, uint32_t upstream) {
@@ -80,10 +84,10 @@ void lar_exchange_choose(lar_exchange *x) {
     const lar_route_config *rule = x->rule;
     x->target_count = x->target = 0;
     x->conversation = x->understood ? conversation(x) : 0;
-    add_group(x, x->first_upstream, "");
+    add_group(x, (lar_target){.upstream = x->first_upstream, .model = ""});
     for (uint32_t i = 0; x->understood && rule && i < rule->fallback_count; i++)
         if (can_answer(x, rule->fallbacks[i].upstream))
-            add_group(x, rule->fallbacks[i].upstream, rule->fallbacks[i].model);
+            add_group(x, (lar_target){rule->fallbacks[i].upstream, i + 1, rule->fallbacks[i].model});
     lar_exchange_aim(x);
 }
 
@@ -206,7 +210,8 @@ bool lar_exchange_may_recover(const lar_exchange *x) {
 
 /* Nothing of the answer of the last attempt stays. */
 static void forget_answer(lar_exchange *x) {
-    lar_lease_cancel(&x->lease);
+    if (lar_lease_at_end(&x->lease)) lar_lease_release(&x->lease); /* read to its end: the connection is still good */
+    else lar_lease_cancel(&x->lease);
     lar_exchange_forget_output(x);
     x->held.len = x->copy.len = x->early.len = x->out_head.len = 0;
     lar_sse_reset(&x->sse);

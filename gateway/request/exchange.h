@@ -50,9 +50,9 @@ typedef enum relay_mode {
 /* One upstream that a request may go to. */
 typedef struct lar_target {
     uint32_t upstream; /* index */
+    uint32_t place;    /* in the chain: 0 the route's upstream, with its replicas; from 1 on the fallbacks, likewise */
     const char *model; /* to ask it for; "" = as the request says */
 } lar_target;
-enum { LAR_TARGETS_MAX = 32 };
 
 struct lar_exchange {
     lar_deadline deadline; /* first member: its timer's memory is the exchange's */
@@ -94,7 +94,7 @@ struct lar_exchange {
     bool canon_ran, usage_injected, queued;
 
     /* attempts (attempt.c) */
-    lar_target targets[LAR_TARGETS_MAX]; /* in the order in which they are asked */
+    lar_target targets[LAR_ROUTE_TARGETS_MAX]; /* in the order in which they are asked */
     uint32_t target_count, target;
     uint32_t tries;          /* at the present target, the one under way among them */
     uint32_t attempts;       /* at all of them */
@@ -232,6 +232,8 @@ void lar_exchange_forget_output(lar_exchange *x);
 void lar_exchange_answer(lar_exchange *x, int status, const char *fields, lar_slice body, lar_ending how);
 /* finish.c: answers an error of larder's own (nothing sent yet), or in the stream (head sent). Then finishes. */
 void lar_exchange_fail(lar_exchange *x, lar_error e, const char *detail);
+/* finish.c: the same with a status other than the error's own; nothing was sent yet. */
+void lar_exchange_fail_as(lar_exchange *x, int status, lar_error e, const char *detail);
 /* The answer is complete for the client: records and DONE, or DRAIN while the upstream has not ended. */
 void lar_exchange_finish(lar_exchange *x, lar_ending how, client_next next);
 /* relay.c: appends status line and fields of the upstream's answer to out_head, without framing. */

@@ -40,7 +40,7 @@ static void fill_prediction(lar_exchange *x) {
 static void fill_attempts(lar_exchange *x) {
     lar_journal_record *r = &x->record;
     r->attempts = (uint8_t)(x->attempts < UINT8_MAX ? x->attempts : UINT8_MAX);
-    r->target = (uint8_t)(x->target < UINT8_MAX ? x->target : UINT8_MAX);
+    r->target = x->target < x->target_count ? (uint8_t)x->targets[x->target].place : 0;
     r->cold_tokens = x->cold_tokens;
     if (x->failure != LAR_FAILURE_NONE)
         (void)snprintf(r->failure, sizeof r->failure, "%s", lar_failure_info_of(x->failure)->name);
@@ -243,33 +243,44 @@ static void fail_in_stream(lar_exchange *x, lar_error e, const char *detail) {
     lar_exchange_finish(x, how, x->client_is_10 && !told ? CLIENT_ABORT : CLIENT_CLOSE);
 }
 
-void lar_exchange_fail(lar_exchange *x, lar_error e, const char *detail) {
+static void log_failed(lar_exchange *x, lar_error e, const char *detail) {
     x->error = e;
     LAR_LOG(x->loop->gateway->log, lar_error_blame(e) == LAR_BLAME_CLIENT ? LAR_LOG_DEBUG : LAR_LOG_WARN, "failed",
             LAR_F_CSTR("request_id", x->request_id), LAR_F_CSTR("error", lar_error_name(e)),
             LAR_F_CSTR("detail", detail ? detail : ""), LAR_F_CSTR("upstream", x->upstream ? x->upstream->name : "-"));
-    if (x->head_sent) {
-        fail_in_stream(x, e, detail);
-        return;
-    }
+}
+
+/* An upstream's own status has the time that it named. */
+static const char *fields_of(lar_exchange *x, int status, lar_error e) {
+    uint32_t wait_s = (x->wait_ms + 999) / 1000;
+    bool waits = status == 503 || (wait_s && status != lar_error_status(e));
+    if (e == LAR_UNAUTHORIZED) return "WWW-Authenticate: Bearer\r\n";
+    if (e != LAR_METHOD && !waits) return "";
+    lar_slice f = waits ? lar_arena_printf(&x->arena, "Retry-After: %u\r\n", (unsigned)(wait_s ? wait_s : 1))
+                        : lar_arena_printf(&x->arena, "Allow: %s\r\n", x->allow);
+    return f.ptr ? f.ptr : waits ? "Retry-After: 1\r\n" : "";
+}
+
+static void answer_failed(lar_exchange *x, int status, lar_error e, const char *detail) {
     lar_lease_cancel(&x->lease);
     lar_buf body;
     lar_buf_init(&body, 4096);
-    const char *fields = "";
-    if (e == LAR_METHOD) {
-        lar_slice f = lar_arena_printf(&x->arena, "Allow: %s\r\n", x->allow);
-        fields = f.ptr ? f.ptr : "";
-    } else if (e == LAR_UNAUTHORIZED) {
-        fields = "WWW-Authenticate: Bearer\r\n";
-    } else if (lar_error_status(e) == 503) {
-        lar_slice f =
-            lar_arena_printf(&x->arena, "Retry-After: %u\r\n", (unsigned)(x->wait_ms ? (x->wait_ms + 999) / 1000 : 1));
-        fields = f.ptr ? f.ptr : "Retry-After: 1\r\n";
-    }
     if (lar_error_status(e) == 408) x->keep_alive = false;
     lar_slice text = {NULL, 0};
     if (lar_reply_error_body(&body, x->route.anthropic, e, detail) == LAR_OK)
         text = lar_arena_copy(&x->arena, lar_buf_slice(&body));
     lar_buf_release(&body);
-    lar_exchange_answer(x, lar_error_status(e), fields, text.ptr ? text : LAR_SLICE(""), ending_of(e));
+    lar_exchange_answer(x, status, fields_of(x, status, e), text.ptr ? text : LAR_SLICE(""), ending_of(e));
+}
+
+void lar_exchange_fail(lar_exchange *x, lar_error e, const char *detail) {
+    log_failed(x, e, detail);
+    if (x->head_sent) fail_in_stream(x, e, detail);
+    else answer_failed(x, lar_error_status(e), e, detail);
+}
+
+void lar_exchange_fail_as(lar_exchange *x, int status, lar_error e, const char *detail) {
+    LAR_ASSERT(!x->head_sent);
+    log_failed(x, e, detail);
+    answer_failed(x, status, e, detail);
 }

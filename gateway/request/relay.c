@@ -358,6 +358,17 @@ static void hold_more_failure(lar_exchange *x, lar_slice data) {
     (void)put(x, &p, PUT_MORE);
 }
 
+/* An answer of failure that broke or stood still: its status says all that counts. Half a body is worth nothing, so
+ * where nobody else answers the client reads the status with a body of larder's own. */
+static void cut_failure(lar_exchange *x, lar_error e, const char *detail) {
+    uint32_t wait_ms;
+    lar_failure f = failure_of(x, lar_buf_slice(&x->held), &wait_ms);
+    lar_slice why = lar_arena_copy(&x->arena, lar_slice_cstr(detail)); /* of a lease that recovering gives up */
+    if (lar_exchange_recover(x, f, wait_ms)) return;
+    if (lar_exchange_left_ms(x)) lar_exchange_fail_as(x, x->status, e, why.ptr ? why.ptr : "");
+    else lar_exchange_fail(x, e, why.ptr ? why.ptr : "");
+}
+
 /* -- event streams ------------------------------------------------------------------------------------------ */
 
 typedef enum verdict { VERDICT_FORWARD, VERDICT_DROP, VERDICT_LAST, VERDICT_ANSWERED } verdict;
@@ -526,7 +537,9 @@ void lar_exchange_on_cut(lar_exchange *x, lar_error e, const char *detail) {
         if (flush_events(x, LAR_SLICE(""), PUT_END)) lar_exchange_finish(x, LAR_END_COMPLETE, CLIENT_KEEP);
         return;
     }
-    lar_exchange_failed(x, e == LAR_UPSTREAM_CLOSED ? LAR_UPSTREAM_CUT : e, detail);
+    if (e == LAR_UPSTREAM_CLOSED) e = LAR_UPSTREAM_CUT;
+    if (x->relay == RELAY_ERROR) cut_failure(x, e, detail);
+    else lar_exchange_failed(x, e, detail);
 }
 
 bool lar_exchange_probe(lar_exchange *x) {

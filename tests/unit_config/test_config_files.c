@@ -281,6 +281,29 @@ static void chains_and_replicas(void **state) {
     lar_config_free(c);
 }
 
+/* A chain that a request could not go along to its end is refused, with all replicas counted. */
+static void chains_have_an_end(void **state) {
+    (void)state;
+    for (uint32_t replicas = 30; replicas < 32; replicas++) { /* beside the first: 31 + 31 + 2, and two more */
+        char text[8192];
+        size_t n = (size_t)snprintf(text, sizeof text, "upstreams:\n");
+        for (uint32_t u = 0; u < 2; u++) {
+            n += (size_t)snprintf(text + n, sizeof text - n, "  - {name: %c, url: http://127.0.0.1:%u, replicas: '",
+                                  'a' + (int)u, 1000 * (u + 1));
+            for (uint32_t i = 1; i <= replicas; i++)
+                n += (size_t)snprintf(text + n, sizeof text - n, " http://127.0.0.1:%u", 1000 * (u + 1) + i);
+            n += (size_t)snprintf(text + n, sizeof text - n, "'}\n");
+        }
+        (void)snprintf(text + n, sizeof text - n,
+                       "  - {name: c, url: http://127.0.0.1:1}\n  - {name: d, url: http://127.0.0.1:2}\n"
+                       "routes: [{upstream: a, fallback: b c d}]\n");
+        if (replicas == 30) lar_config_free(fixture_good(text));
+        else
+            fixture_bad(text, NULL, 0,
+                        "routes[0].fallback: with all replicas these are 66 places to ask for one request; at most 64");
+    }
+}
+
 static void an_engine_is_an_upstream(void **state) {
     (void)state;
     lar_config *c =
@@ -402,6 +425,7 @@ int main(void) {
         cmocka_unit_test(refused),
         cmocka_unit_test(everything_at_once),
         cmocka_unit_test(chains_and_replicas),
+        cmocka_unit_test(chains_have_an_end),
         cmocka_unit_test(an_engine_is_an_upstream),
         cmocka_unit_test(secrets_are_checked_and_never_shown),
         cmocka_unit_test(limits_of_a_file),
