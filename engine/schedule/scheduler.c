@@ -81,6 +81,8 @@ lar_error lar_scheduler_make(const lar_scheduler_options *o, lar_scheduler **out
                                  .samples = o->sequences_max};
     s->pass_tokens = info.pass_tokens;
     s->retry_ms = LAR_RETRY_MS_MIN;
+    s->seen.pages = lar_engine_pages(o->engine);
+    s->seen.prefixes = lar_engine_prefixes(o->engine);
     if (!take_memory(s)) e = lar_fail(LAR_NO_MEMORY, d, "no memory for %u sequences", o->sequences_max);
     if (!e) e = make_locks(s, d);
     if (e) return free_memory(s), e;
@@ -194,7 +196,5 @@ lar_scheduler_counts lar_scheduler_counts_of(const lar_scheduler *s) {
     c.waiting = s->waiting;
     c.refused = s->refused;
     (void)pthread_mutex_unlock(&m->lock);
-    c.pages = lar_engine_pages(s->o.engine);
-    c.prefixes = lar_engine_prefixes(s->o.engine);
     return c;
 }

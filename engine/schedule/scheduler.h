@@ -113,7 +113,7 @@ typedef struct lar_scheduler_counts {
     lar_page_counts pages;
     lar_prefix_counts prefixes;
 } lar_scheduler_counts;
-/* Any thread. */
+/* Any thread. As of the end of the last step, but waiting and refused, which are of now: so that pages and jobs fit. */
 lar_scheduler_counts lar_scheduler_counts_of(const lar_scheduler *s);
 
 #endif

@@ -157,6 +157,7 @@ static void leave_queue(lar_scheduler *s, lar_job *j, uint64_t now_us) {
     lar_fair_queue_take(s->queue, &j->entry, j->request.count - j->prompt_cached);
     (void)pthread_mutex_lock(&s->lock);
     s->waiting--;
+    s->seen.prefilling++; /* who counts jobs meanwhile finds this one */
     (void)pthread_mutex_unlock(&s->lock);
     j->started_us = now_us;
     lar_job_move(j, LAR_JOB_PREFILL);

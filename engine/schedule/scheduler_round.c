@@ -185,6 +185,8 @@ static void publish(lar_scheduler *s) {
         s->counts.prefilling += s->begun[i]->state == LAR_JOB_PREFILL;
         s->counts.decoding += s->begun[i]->state == LAR_JOB_DECODE;
     }
+    s->counts.pages = lar_engine_pages(s->o.engine);
+    s->counts.prefixes = lar_engine_prefixes(s->o.engine);
     (void)pthread_mutex_lock(&s->lock);
     s->seen = s->counts;
     s->retry_ms = (uint32_t)retry_ms;

@@ -85,9 +85,13 @@ static void make_values(const world *w, const conversation *c, char out[VALUE_CO
     snprintf(out[VALUE_BRANCH], TEXT_MAX, "feature/t%u-b%u", c->tenant, c->branch);
 }
 
-static const char *const labels[VALUE_COUNT] = {
-    "Current time: %s",      "request_id: %s",    "session_id: %s", "Turn %s of 80.", "Remaining budget: %s tokens.",
-    "Working directory: %s", "Current branch: %s"};
+static const char *const labels[VALUE_COUNT] = {"Current time: %.99s",
+                                                "request_id: %.99s",
+                                                "session_id: %.99s",
+                                                "Turn %.99s of 80.",
+                                                "Remaining budget: %.99s tokens.",
+                                                "Working directory: %.99s",
+                                                "Current branch: %.99s"};
 
 static void add_value(lar_buf *b, value v, const char *text) {
     char line[256];

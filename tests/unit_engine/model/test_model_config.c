@@ -66,7 +66,7 @@ static void refused(const char *key, const char *value, const char *says) {
 static lar_model_config accepted(const char *key, const char *value) {
     lar_model_config c;
     lar_diag d;
-    if (read_with(key, value, &c, &d)) fail_msg("%s = %s: %s", key, value, d.text);
+    if (read_with(key, value, &c, &d)) fail_msg("%s = %s: %s", key ? key : "nothing", value ? value : "new", d.text);
     return c;
 }
 
