@@ -3,6 +3,8 @@
  * Each step takes one token of every sequence that is decoding and pieces of prompts that take no longer than gap_ms by
  * what was learned from earlier steps (Sarathi-Serve, arXiv 2403.02310): so a long prompt delays nobody's next token by
  * more. The next request is taken from the tenant that was served least (by tokens), within a tenant in order.
+ * Prompts of one scope with a beginning in common are computed once, also where they come together: the younger ones
+ * wait for each page of it and take it over.
  * What is in a step never changes what is computed: the same request with the same seed has the same text, alone or in
  * company, from a cold cache or a warm one, preempted or not.
  * Pages: a request that could never fit is refused at once; one that does not fit now waits; where pages run out under

@@ -94,6 +94,35 @@ static void add_part(lar_scheduler *s, step *t, const lar_step_part *what, uint3
     t->load.positions += (uint64_t)count * length + (uint64_t)count * (count - 1u) / 2;
 }
 
+/* Whether `ahead`, which is older, is about to compute the page that comes next in j's prompt: then j leaves it to that
+ * one and takes it over whole. Never where it would have to be taken over in part, or was computed already and is not
+ * kept. */
+static bool shares_next_page(lar_job *ahead, lar_job *j) {
+    const lar_job_sample *a = lar_job_first(j), *other;
+    uint32_t length = lar_sequence_length(a->sequence), end = length + LAR_PAGE_TOKENS, reached;
+    if (ahead->state != LAR_JOB_PREFILL || length % LAR_PAGE_TOKENS || end >= j->prefill_end) return false;
+    other = lar_job_first(ahead);
+    reached = lar_sequence_length(other->sequence);
+    return reached >= length && reached < end && end <= ahead->prefill_end &&
+           !memcmp(&ahead->request.scope, &j->request.scope, sizeof j->request.scope) &&
+           !memcmp(other->tokens, a->tokens, end * sizeof *a->tokens);
+}
+
+/* Prompts with a beginning in common that arrive together: the oldest computes it, page by page, and counts as being as
+ * short as the shortest of those who wait. The oldest of all waits for nobody, and a job that ends or is preempted is
+ * waited for no longer, so somebody always goes on. True: j, the k-th begun, waits. */
+static bool waits_for_page(lar_scheduler *s, step *t, uint32_t k) {
+    lar_job *j = s->begun[k];
+    uint32_t i = 0, left = j->prefill_end - lar_sequence_length(lar_job_first(j)->sequence);
+    while (i < k && !shares_next_page(s->begun[i], j)) i++;
+    for (uint32_t p = 0; i < k && p < t->pieces; p++) {
+        lar_piece *piece = &s->pieces[p];
+        if (s->piece_jobs[p].job != s->begun[i]) continue;
+        if (!piece->awaited || left < piece->awaited) piece->awaited = left;
+    }
+    return i < k;
+}
+
 static void add_piece(lar_scheduler *s, step *t, const lar_step_part *what, uint32_t left) {
     s->pieces[t->pieces] = (lar_piece){.position = lar_sequence_length(what->sample->sequence), .left = left};
     s->piece_jobs[t->pieces++] = *what;
@@ -103,7 +132,7 @@ static void add_piece(lar_scheduler *s, step *t, const lar_step_part *what, uint
 static void gather(lar_scheduler *s, step *t) {
     for (uint32_t k = 0; k < s->begun_count; k++) {
         lar_job *j = s->begun[k];
-        if (j->state == LAR_JOB_PREFILL && !lar_scheduler_take_over(s, j)) {
+        if (j->state == LAR_JOB_PREFILL && !lar_scheduler_take_over(s, j) && !waits_for_page(s, t, k)) {
             lar_step_part what = {.job = j, .sample = lar_job_first(j)};
             add_piece(s, t, &what, j->prefill_end - lar_sequence_length(what.sample->sequence));
         }

@@ -7,11 +7,14 @@
 
 static uint32_t smaller(uint32_t a, uint32_t b) { return a < b ? a : b; }
 
+/* By how many tokens it is next in turn. */
+static uint32_t rank(const lar_piece *p) { return p->awaited ? smaller(p->awaited, p->left) : p->left; }
+
 /* The one that has got nothing and has the fewest left, or count. */
 static uint32_t fewest(const lar_piece *p, uint32_t count) {
     uint32_t best = count;
     for (uint32_t i = 1; i < count; i++)
-        if (!p[i].count && (best == count || p[i].left < p[best].left)) best = i;
+        if (!p[i].count && (best == count || rank(&p[i]) < rank(&p[best]))) best = i;
     return best;
 }
 

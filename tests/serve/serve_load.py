@@ -64,6 +64,20 @@ def everybody_gets_the_answer_of_one_alone(folder):
         idle(larder)
 
 
+def a_prompt_of_many_is_computed_once(folder):
+    """The same prompt from all at once, with answers of their own: what one has computed of it the others take over."""
+    with Larder(folder, config(engine=", sequences: 6")) as larder:
+        def work(i):
+            r = ask_chat(larder, long_text(250), max_tokens=4, ignore_eos=True, seed=i, temperature=1)
+            check(r.status == 200, r.data)
+            return r.json["usage"]
+        usages = together(6, work)
+        tokens = usages[0]["prompt_tokens"]
+        cached = sorted(u["prompt_cache_hit_tokens"] for u in usages)
+        check(cached == [0] + 5 * [(tokens - 1) // 64 * 64], tokens, cached)
+        check(idle(larder)["engine_cached_tokens_total"] == sum(cached), cached)
+
+
 def loops_answer_while_the_model_computes(folder):
     """Each loop's thread goes on: models and health are answered while answers are under way, not behind them."""
     with Larder(folder, config(engine=", sequences: 4, threads: 2")) as larder:
@@ -118,5 +132,6 @@ def nothing_grows_with_requests(folder):
 
 
 if __name__ == "__main__":
-    run([fifty_clients_at_once, everybody_gets_the_answer_of_one_alone, loops_answer_while_the_model_computes,
+    run([fifty_clients_at_once, everybody_gets_the_answer_of_one_alone, a_prompt_of_many_is_computed_once,
+         loops_answer_while_the_model_computes,
          nothing_grows_with_requests])

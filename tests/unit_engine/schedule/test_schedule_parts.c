@@ -245,7 +245,7 @@ static void the_oldest_always_gets_a_token(void **state) {
     (void)state;
     lar_pass_time t = known_machine();
     lar_step_room room = {.decoding = {8, 8 * 20000}, .tokens_max = 4, .budget_us = 1};
-    lar_piece p[] = {{20000, 5000, 0}, {0, 1, 0}};
+    lar_piece p[] = {{20000, 5000, 0, 0}, {0, 1, 0, 0}};
     lar_step_pieces_cut(&t, &room, p, 2);
     assert_int_equal(p[0].count, 1);
     assert_int_equal(p[1].count, 0);
@@ -256,7 +256,7 @@ static void passes_and_what_was_measured_are_limits(void **state) {
     (void)state;
     lar_pass_time t = {0};
     lar_step_room room = {.tokens_max = 512, .budget_us = UINT64_MAX};
-    lar_piece p[] = {{0, 1000, 0}, {0, 1000, 0}};
+    lar_piece p[] = {{0, 1000, 0, 0}, {0, 1000, 0, 0}};
     lar_step_pieces_cut(&t, &room, p, 2);
     assert_int_equal(sum(p, 2), LAR_PASS_FIRST_TOKENS);
     room.decoding = (lar_pass_load){5, 0};
@@ -272,20 +272,35 @@ static void a_short_prompt_does_not_wait_for_a_long_one(void **state) {
     (void)state;
     lar_pass_time t = known_machine();
     lar_step_room room = {.tokens_max = 512, .budget_us = UINT64_MAX};
-    lar_piece p[] = {{0, 30000, 0}, {0, 400, 0}, {0, 30, 0}, {0, 300, 0}};
+    lar_piece p[] = {{0, 30000, 0, 0}, {0, 400, 0, 0}, {0, 30, 0, 0}, {0, 300, 0, 0}};
     lar_step_pieces_cut(&t, &room, p, 4);
     assert_int_equal(p[0].count, 256);
     assert_int_equal(p[2].count, 30);
     assert_int_equal(p[3].count, 226);
     assert_int_equal(p[1].count, 0);
     /* What the others leave goes to the oldest. */
-    lar_piece q[] = {{0, 30000, 0}, {0, 7, 0}};
+    lar_piece q[] = {{0, 30000, 0, 0}, {0, 7, 0, 0}};
     lar_step_pieces_cut(&t, &room, q, 2);
     assert_int_equal(q[0].count, 505);
     assert_int_equal(q[1].count, 7);
-    lar_piece r[] = {{0, 3, 0}, {0, 5, 0}};
+    lar_piece r[] = {{0, 3, 0, 0}, {0, 5, 0, 0}};
     lar_step_pieces_cut(&t, &room, r, 2);
     assert_int_equal(sum(r, 2), 8);
+}
+
+static void who_is_waited_for_is_as_short_as_who_waits(void **state) {
+    (void)state;
+    lar_pass_time t = known_machine();
+    lar_step_room room = {.tokens_max = 512, .budget_us = UINT64_MAX};
+    lar_piece p[] = {{0, 30000, 0, 0}, {0, 20000, 0, 50}, {0, 100, 0, 0}, {0, 30, 0, 0}};
+    lar_step_pieces_cut(&t, &room, p, 4);
+    assert_int_equal(p[3].count, 30);
+    assert_int_equal(p[1].count, 226);
+    assert_int_equal(p[2].count, 0);
+    p[1].awaited = 25000; /* no longer than it is itself */
+    lar_step_pieces_cut(&t, &room, p, 4);
+    assert_int_equal(p[2].count, 100);
+    assert_int_equal(p[1].count, 126);
 }
 
 /* -- requests ---------------------------------------------------------------------------------------------------- */
@@ -381,6 +396,7 @@ int main(void) {
         cmocka_unit_test(the_oldest_always_gets_a_token),
         cmocka_unit_test(passes_and_what_was_measured_are_limits),
         cmocka_unit_test(a_short_prompt_does_not_wait_for_a_long_one),
+        cmocka_unit_test(who_is_waited_for_is_as_short_as_who_waits),
         cmocka_unit_test(requests_are_checked),
         cmocka_unit_test(a_job_owns_what_it_was_asked),
     };

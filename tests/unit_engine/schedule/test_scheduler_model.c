@@ -159,6 +159,26 @@ static void in_fewer_bits(void **state) {
     company_changes_no_bit("fp8,1=bf16", 7);
 }
 
+/* The same prompt from all at once, each with a seed of its own: one computes it, the others take its pages over, and
+ * no bit is another. */
+static void a_prompt_of_many_is_computed_once(void **state) {
+    (void)state;
+    const uint32_t count = 230, whole = 192;
+    for (uint32_t i = 0; i < 6; i++) {
+        make_job(&jobs[i], i, count, 10);
+        memcpy(jobs[i].ids, jobs[0].ids, sizeof jobs[i].ids);
+    }
+    all_alone(NULL, 6);
+    lar_engine *e = open_engine(40, NULL, 1);
+    lar_scheduler *s = open_scheduler(e, 6);
+    for (uint32_t i = 0; i < 6; i++) submit(s, &jobs[i]);
+    for (uint32_t i = 0; i < 6; i++) {
+        check(&jobs[i]);
+        assert_int_equal(jobs[i].ear.end.cached_tokens, i ? whole : 0);
+    }
+    close_both(s, e);
+}
+
 /* E-20: pages for one and a half, all at once; each is taken back and computed again, and no bit is another. */
 static void preempted_answers_have_the_same_bits(void **state) {
     (void)state;
@@ -263,6 +283,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(in_floats),
         cmocka_unit_test(in_fewer_bits),
+        cmocka_unit_test(a_prompt_of_many_is_computed_once),
         cmocka_unit_test(preempted_answers_have_the_same_bits),
         cmocka_unit_test(what_was_aborted_leaves_nothing),
         cmocka_unit_test(marked_prefixes_are_pinned),
