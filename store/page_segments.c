@@ -33,6 +33,11 @@ bool lar_segment_dirty(lar_page_segments *p, const lar_digest *key, uint32_t lim
     return true;
 }
 
+void lar_segment_lose(lar_page_segments *p, lar_page_entry *e) {
+    p->lost += e->fresh;
+    lar_segment_table_remove(&p->table, e);
+}
+
 static void touch(lar_page_segments *p, lar_page_entry *e) {
     e->use = (lar_segment_use){++p->clock, true};
     if (e->state != LAR_PAGE_SYNCED || e->dirty) return;
@@ -124,6 +129,7 @@ static lar_error queue_page(lar_page_segments *p, const lar_digest *key, const u
     }
     e->place = (lar_segment_place){.offset = (uint64_t)(record - p->ring.memory), .bytes = bytes};
     e->use.last = ++p->clock;
+    e->fresh = true;
     memcpy(record + LAR_SEGMENT_ALIGN, from, bytes);
     (void)pthread_cond_signal(&p->wake);
     return LAR_OK;
@@ -146,6 +152,14 @@ lar_error lar_page_segments_write(void *segments, const lar_digest *key, const u
     (void)pthread_mutex_unlock(&p->lock);
     if (e) lar_metrics_add(p->store->o.metrics, LAR_METRIC_SEGMENT_REFUSED_TOTAL, 1);
     return e;
+}
+
+void lar_page_segments_outcomes(void *segments, uint64_t *kept, uint64_t *lost) {
+    lar_page_segments *p = segments;
+    (void)pthread_mutex_lock(&p->lock);
+    *kept = p->kept;
+    *lost = p->lost;
+    (void)pthread_mutex_unlock(&p->lock);
 }
 
 void lar_page_segments_flush(void *segments) {

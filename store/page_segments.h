@@ -44,8 +44,11 @@ bool lar_page_segments_has(void *segments, const lar_digest *key);
 lar_error lar_page_segments_read(void *segments, const lar_digest *key, uint8_t *to, uint64_t bytes);
 /* Takes a copy of `bytes` (not 0). A page of that key and size that is there already is only marked as used. FULL: the
  * ring is full, the page is larger than the ring or a quarter of bytes_max, no memory, or the disk was full lately; IO:
- * the disk failed lately. It is not kept then. OK is no promise either: the disk may fail later. */
+ * the disk failed lately. It is not kept then. OK is no promise either: the disk may fail later, which
+ * lar_page_segments_outcomes tells. */
 lar_error lar_page_segments_write(void *segments, const lar_digest *key, const uint8_t *from, uint64_t bytes);
+/* Of the pages that were taken since the opening, how many came to the disk, and how many it did not take after all. */
+void lar_page_segments_outcomes(void *segments, uint64_t *kept, uint64_t *lost);
 /* Returns once all that was written before is synced and indexed, or given up. For shutdown, where more is written than
  * the ring holds, and for tests. */
 void lar_page_segments_flush(void *segments);

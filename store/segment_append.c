@@ -37,7 +37,7 @@ static void close_newest(lar_page_segments *p) {
 static void lose_unsynced(lar_page_segments *p) {
     (void)pthread_mutex_lock(&p->lock);
     for (uint32_t i = 0; i < p->table.cap;) {
-        if (p->table.slots[i].state == LAR_PAGE_WRITTEN) lar_segment_table_remove(&p->table, &p->table.slots[i]);
+        if (p->table.slots[i].state == LAR_PAGE_WRITTEN) lar_segment_lose(p, &p->table.slots[i]);
         else i++;
     }
     lar_metrics_set(p->store->o.metrics, LAR_METRIC_SEGMENT_PAGES, p->table.count);
@@ -71,6 +71,8 @@ static uint32_t gather(lar_page_segments *p) {
         e->dirty = e->missed = false;
         if (e->state == LAR_PAGE_QUEUED) continue; /* the index gets it when it is synced */
         e->state = LAR_PAGE_SYNCED;
+        p->kept += e->fresh;
+        e->fresh = false;
         c->kind = LAR_INDEX_PUT;
         c->place = e->place;
         c->use = e->use;

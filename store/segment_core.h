@@ -42,7 +42,8 @@ struct lar_page_segments {
     lar_error refusing;       /* what writes are told until refuse_until_ns */
     uint64_t refuse_until_ns; /* 0: nothing failed */
     uint64_t flushes_wanted, flushes_done;
-    uint64_t flush_to; /* items of the ring that the newest flush waits for */
+    uint64_t flush_to;   /* items of the ring that the newest flush waits for */
+    uint64_t kept, lost; /* of the pages that were taken: synced, and given up */
     bool stop;
 
     /* the thread's, and open's before there is one; count and bytes change under the lock too */
@@ -62,6 +63,8 @@ struct lar_page_segments {
 /* -- page_segments.c; under the lock -------------------------------------------------------------------- */
 /* The index must learn of this key. False where the list is full of `limit` keys. */
 bool lar_segment_dirty(lar_page_segments *p, const lar_digest *key, uint32_t limit);
+/* Takes an entry out of the table that the disk did not keep. */
+void lar_segment_lose(lar_page_segments *p, lar_page_entry *e);
 
 /* -- segment_writer.c ------------------------------------------------------------------------------------ */
 void *lar_segment_writer_main(void *segments);

@@ -19,6 +19,7 @@ typedef struct lar_page_entry {
     uint8_t state; /* lar_page_state */
     bool dirty;    /* the index is behind, and the key is listed */
     bool missed;   /* the index is behind in its last use, and there was no room in the list */
+    bool fresh;    /* taken from the engine, and not synced for the first time yet */
 } lar_page_entry;
 
 typedef struct lar_segment_table {

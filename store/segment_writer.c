@@ -63,7 +63,7 @@ static void write_first(lar_page_segments *p) {
     lar_page_entry *entry = lar_segment_table_find(&p->table, &item.key);
     if (waits(entry, &item)) {
         if (e) {
-            lar_segment_table_remove(&p->table, entry);
+            lar_segment_lose(p, entry);
         } else {
             entry->place = place;
             entry->state = LAR_PAGE_WRITTEN;

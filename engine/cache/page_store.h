@@ -12,7 +12,7 @@
 /* SHA-256 of all that decides a page's bytes: model, formats, scope, and every token id up to its end. */
 typedef lar_digest lar_page_key;
 
-/* All of them from the engine's thread; all but `has` may block on the disk. */
+/* All but `outcomes` from the engine's thread; all but `has` and `outcomes` may block on the disk. */
 typedef struct lar_page_store {
     void *context;
     bool (*has)(void *context, const lar_page_key *key);
@@ -25,6 +25,9 @@ typedef struct lar_page_store {
     /* Returns once nothing of what was written waits any more: at the end, where all pages are written at once, write
      * is tried again then. NULL: nothing ever waits. */
     void (*flush)(void *context);
+    /* Any thread. Of all pages that write has taken: how many are kept by now, and how many were given up later, as on
+     * a full disk. NULL: what is taken is kept. */
+    void (*outcomes)(void *context, uint64_t *kept, uint64_t *lost);
 } lar_page_store;
 
 #endif

@@ -67,7 +67,9 @@ typedef struct lar_prefix_counts {
     uint32_t pinned;       /* also those whose time is over since prefixes or pages were last asked for */
     uint64_t hits, misses; /* pages that lar_prefix_find found, and those that were computed and kept */
     uint64_t evicted;      /* let go because a page was needed */
-    uint64_t spilled, reloaded, spill_failed, reload_failed; /* pages that went to the store, came back, did not */
+    /* Pages that the store took and gave back, and those that it refused or lost. What it took it may still give up:
+     * its `outcomes`. */
+    uint64_t spilled, reloaded, spill_failed, reload_failed;
 } lar_prefix_counts;
 lar_prefix_counts lar_prefix_cache_counts(const lar_prefix_cache *c);
 

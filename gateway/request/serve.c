@@ -117,7 +117,8 @@ static lar_error open_segments(serve *s, lar_diag *d) {
     s->page_store = (lar_page_store){.has = lar_page_segments_has,
                                      .read = lar_page_segments_read,
                                      .write = lar_page_segments_write,
-                                     .flush = lar_page_segments_flush};
+                                     .flush = lar_page_segments_flush,
+                                     .outcomes = lar_page_segments_outcomes};
     lar_error e = lar_page_segments_open(s->g.store, &(lar_page_segments_options){.bytes_max = bytes}, &s->segments, d);
     s->page_store.context = s->segments;
     return e;

@@ -56,6 +56,19 @@ static uint32_t rows_of(const lar_scheduler_counts *c, const lar_expert_counts *
     return ROWS;
 }
 
+/* What a page store took it may give up later. All models share one, so that its word is asked once. */
+static void count_outcomes(lar_resident *const *residents, uint32_t count, row *rows, uint32_t n) {
+    const lar_page_store *s = NULL;
+    uint64_t kept = 0, lost = 0;
+    for (uint32_t r = 0; r < count && !s; r++) s = residents[r]->o.page_store;
+    if (!s || !s->outcomes) return;
+    s->outcomes(s->context, &kept, &lost);
+    for (uint32_t i = 0; i < n; i++) {
+        if (rows[i].metric == LAR_METRIC_ENGINE_PREFIX_SPILLED_TOTAL) rows[i].value = kept;
+        if (rows[i].metric == LAR_METRIC_ENGINE_PREFIX_SPILL_FAILED_TOTAL) rows[i].value += lost;
+    }
+}
+
 void lar_resident_metrics(lar_resident *const *residents, uint32_t count, lar_metrics *m) {
     row sums[ROWS_MAX] = {{0}}, one[ROWS_MAX];
     uint32_t n = 0;
@@ -67,6 +80,7 @@ void lar_resident_metrics(lar_resident *const *residents, uint32_t count, lar_me
         for (uint32_t i = 0; i < n; i++) sums[i] = (row){one[i].metric, sums[i].value + one[i].value};
         if (c.gap_us_max > gap_us) gap_us = c.gap_us_max;
     }
+    count_outcomes(residents, count, sums, n);
     for (uint32_t i = 0; i < n; i++) lar_metrics_set(m, sums[i].metric, (int64_t)sums[i].value);
     lar_metrics_set(m, LAR_METRIC_ENGINE_GAP_MICROSECONDS_MAX, (int64_t)gap_us);
 }

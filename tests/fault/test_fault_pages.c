@@ -29,6 +29,13 @@ static unsigned there(pages_fixture *t) {
     return set;
 }
 
+static void expect_outcomes(pages_fixture *t, uint64_t kept, uint64_t lost) {
+    uint64_t k = 0, l = 0;
+    lar_page_segments_outcomes(t->p, &k, &l);
+    assert_int_equal(k, kept);
+    assert_int_equal(l, lost);
+}
+
 /* Writes a page as soon as it is taken: after an error that is a millisecond later. */
 static void put_when_taken(pages_fixture *t, uint64_t n) {
     while (page_write(t, n, BYTES)) (void)usleep(500);
@@ -112,6 +119,7 @@ static void a_full_disk_gets_room_from_the_oldest_pages(void **state) {
     fail_io_after(FAIL_IO_PWRITE, 1, 1, ENOSPC);            /* the head of the third can be written */
     page_put(t, 8, BYTES);
     assert_int_equal(there(t), 0x1f0);
+    expect_outcomes(t, 9, 0); /* what went for room was kept before */
     assert_int_equal(pages_metric(t, LAR_METRIC_SEGMENT_ERRORS_TOTAL), 0);
     same_after_a_restart(t);
 }
@@ -142,6 +150,7 @@ static void a_disk_that_stays_full_is_left_alone_for_a_while(void **state) {
     assert_int_equal(fail_io_failed(FAIL_IO_PWRITE), tried);
     assert_int_equal(pages_metric(t, LAR_METRIC_SEGMENT_ERRORS_TOTAL), 1);
     assert_int_equal(pages_metric(t, LAR_METRIC_SEGMENT_REFUSED_TOTAL), PAGES - 4);
+    expect_outcomes(t, 3, 1); /* what was refused was never taken */
     fail_io_end();
     t->o.retry_ms = 1;
     pages_reopen(t);
@@ -160,6 +169,7 @@ static void a_failed_sync_forgets_what_was_not_synced(void **state) {
         lar_page_segments_flush(t->p);
         assert_int_equal(fail_io_failed(kinds[i]), 1);
         assert_int_equal(there(t), i == 0 ? 3 : 0);
+        expect_outcomes(t, i == 0 ? 2 : 0, i == 0 ? 2 : 4);
         assert_int_equal(pages_metric(t, LAR_METRIC_SEGMENT_ERRORS_TOTAL), i + 1);
         same_after_a_restart(t);
         pages_close(t);
@@ -219,9 +229,11 @@ static void a_disk_that_stands_still_holds_nobody_up(void **state) {
     assert_int_equal(lar_page_segments_count(t->p).waiting_bytes, 6 * RECORD);
     assert_int_equal(there(t), 0x7f); /* from memory, and from the disk */
     assert_int_equal(page_write(t, 3, BYTES), LAR_OK);
+    expect_outcomes(t, 1, 0);
     fail_io_go();
     lar_page_segments_flush(t->p);
     assert_int_equal(there(t), 0x7f);
+    expect_outcomes(t, 7, 0);
     assert_int_equal(pages_metric(t, LAR_METRIC_SEGMENT_WAITING_BYTES), 0);
     same_after_a_restart(t);
 }

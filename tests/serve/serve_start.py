@@ -7,10 +7,11 @@ LARDER_TEST_WRITE_MODEL: the program that writes models with random weights.
 import json
 import os
 import re
+import resource
 import shutil
 import subprocess
 
-from serve_parts import MODEL, SMALL, Larder, ask_chat, check, config, idle, long_text, run
+from serve_parts import MODEL, SMALL, Larder, ask_chat, check, config, idle, long_text, metrics, run, until
 
 
 def serve(folder, text, command="serve"):
@@ -94,6 +95,32 @@ def kept_prefixes_outlive_a_restart(folder):
         check(m["engine_prefix_reloaded_total"] >= 3, m)
 
 
+def what_the_disk_does_not_keep_is_no_spill(folder):
+    """Pages are taken at once and written later: those that a full disk then loses count as failed."""
+    text = config(engine=", spill: 64MiB, sequences: 1", extra="store: {dir: %s/store}\n" % folder)
+    asked = [0]
+
+    def push_out(larder):
+        for _ in range(3):
+            asked[0] += 1
+            check(ask_chat(larder, "%d. %s" % (asked[0], long_text(300)), max_tokens=2).status == 200, "an answer")
+        return idle(larder)
+
+    def spilled_and_failed(larder):
+        m = metrics(larder)
+        return m["engine_prefix_spilled_total"], m["engine_prefix_spill_failed_total"], m["engine_prefix_evicted_total"]
+
+    with Larder(folder, text) as larder:
+        hard = resource.prlimit(larder.process.pid, resource.RLIMIT_FSIZE)[1]
+        resource.prlimit(larder.process.pid, resource.RLIMIT_FSIZE, (1, hard))
+        check(push_out(larder)["engine_prefix_evicted_total"] > 0, "nothing was evicted")
+        until(lambda: spilled_and_failed(larder)[1] == spilled_and_failed(larder)[2], "pages that failed")
+        check(spilled_and_failed(larder)[0] == 0, spilled_and_failed(larder))
+        resource.prlimit(larder.process.pid, resource.RLIMIT_FSIZE, (hard, hard))
+        until(lambda: push_out(larder) and spilled_and_failed(larder)[0] > 0, "pages that are kept")
+        until(lambda: sum(spilled_and_failed(larder)[:2]) == spilled_and_failed(larder)[2], "a fate for each page")
+
+
 def the_plan_is_what_is_reserved(folder):
     """`larder plan` against what the engine says that it took, and against the process's own memory, within 2 %."""
     writer = os.environ.get("LARDER_TEST_WRITE_MODEL")
@@ -127,4 +154,5 @@ def the_plan_is_what_is_reserved(folder):
 if __name__ == "__main__":
     run([what_cannot_fit_is_refused_with_the_plan, what_is_wrong_is_named, a_model_without_its_text_is_refused,
          a_valid_file_is_checked_without_a_start, two_models_in_one_process, kept_prefixes_outlive_a_restart,
+         what_the_disk_does_not_keep_is_no_spill,
          the_plan_is_what_is_reserved])
