@@ -91,6 +91,8 @@ typedef struct lar_upstream_config {
     uint32_t dns_ttl_ms;             /* 30 s */
     uint32_t retry_attempts, retry_backoff_ms, retry_wait_ms;
     lar_breaker_options breaker;
+    const char *probe_path; /* "" = no active probes */
+    uint32_t probe_every_ms, probe_timeout_ms;
     const char *group;     /* the name that was written; `name` is this, but for its further replicas: "name/2" */
     uint32_t replica_next; /* index of the next replica of the group, 0 after the last */
     uint32_t replica_slack_percent;
@@ -196,6 +198,11 @@ LAR_MUST_USE lar_error lar_url_parse(lar_slice text, lar_arena *arena, lar_url *
 LAR_MUST_USE lar_error lar_shared_url_parse(lar_slice text, lar_arena *arena, lar_shared_url *out, lar_diag *d);
 /* "127.0.0.1:8080", "[::1]:8080", "localhost:8080"; port 0 takes a free one. INVALID, NO_MEMORY likewise. */
 LAR_MUST_USE lar_error lar_listen_parse(lar_slice text, lar_arena *arena, lar_listen_config *out, lar_diag *d);
+
+/* What stands behind u->url.path in a request for `path`: "/v1" of the URL and of the path are the same one. */
+lar_slice lar_upstream_path(const lar_upstream_config *u, lar_slice path);
+/* Appends the field line with the upstream's own key; nothing where it has none. */
+LAR_MUST_USE lar_error lar_upstream_credential(const lar_upstream_config *u, lar_buf *out);
 
 /* Documentation generated from the rows. */
 LAR_MUST_USE lar_error lar_config_help(lar_buf *out);     /* the options part of `larder serve --help` */

@@ -108,6 +108,19 @@ lar_error lar_loader_take_health(const lar_upstream_raw *raw, lar_upstream_confi
     return LAR_OK;
 }
 
+lar_error lar_loader_take_probe(const lar_upstream_raw *raw, lar_upstream_config *u, lar_diag *why) {
+    u->probe_path = raw->probe_path;
+    u->probe_every_ms = raw->probe_every_ms;
+    u->probe_timeout_ms = raw->probe_timeout_ms;
+    if (!*u->probe_path) return LAR_OK;
+    if (*u->probe_path != '/') return lar_fail(LAR_INVALID, why, "must begin with /");
+    for (const char *p = u->probe_path; *p; p++)
+        if (*p <= ' ' || *p >= 0x7f || *p == '#')
+            return lar_fail(LAR_INVALID, why, "must be printable ASCII without blanks and #");
+    if (!u->breaker.open_ms_max) return lar_fail(LAR_INVALID, why, "does nothing while breaker.open_max is 0");
+    return LAR_OK;
+}
+
 static uint32_t count_words(const char *text) {
     uint32_t n = 0;
     for (text += strspn(text, " \t"); *text; n++) {

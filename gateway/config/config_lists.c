@@ -211,7 +211,10 @@ static lar_error take_upstream(lar_loader *l, const lar_upstream_raw *raw, lar_u
     u->inject_usage = (int)raw->inject_usage - 1;
     u->group = u->name;
     *field = "breaker.open";
-    return lar_loader_take_health(raw, u, why);
+    e = lar_loader_take_health(raw, u, why);
+    if (e) return e;
+    *field = "probe.path";
+    return lar_loader_take_probe(raw, u, why);
 }
 
 /* The first option that was given and does nothing for this kind of upstream, which nobody may believe it does. NULL:

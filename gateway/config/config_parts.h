@@ -68,6 +68,7 @@ LAR_MUST_USE lar_error lar_loader_find_upstream(lar_loader *l, const char *name,
 LAR_MUST_USE lar_error lar_loader_take_fallbacks(lar_loader *l, const lar_route_raw *raw, lar_route_config *route,
                                                  lar_diag *why);
 LAR_MUST_USE lar_error lar_loader_take_health(const lar_upstream_raw *raw, lar_upstream_config *u, lar_diag *why);
+LAR_MUST_USE lar_error lar_loader_take_probe(const lar_upstream_raw *raw, lar_upstream_config *u, lar_diag *why);
 /* Behind the upstreams that were written come their further replicas; urls[i] are those of upstream i, separated by
  * blanks. After an error *at is the upstream that it is about. */
 LAR_MUST_USE lar_error lar_loader_add_replicas(lar_loader *l, const char *const *urls, uint32_t *at, lar_diag *why);

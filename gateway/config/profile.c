@@ -42,3 +42,16 @@ lar_profile lar_profile_of_host(const char *host) {
     }
     return LAR_PROFILE_GENERIC;
 }
+
+lar_slice lar_upstream_path(const lar_upstream_config *u, lar_slice path) {
+    lar_slice base = lar_slice_cstr(u->url.path);
+    bool base_v1 = base.len >= 3 && memcmp(base.ptr + base.len - 3, "/v1", 3) == 0;
+    if (base_v1 && lar_slice_starts(path, LAR_SLICE("/v1/"))) path = lar_slice_of(path.ptr + 3, path.len - 3);
+    return path;
+}
+
+lar_error lar_upstream_credential(const lar_upstream_config *u, lar_buf *out) {
+    bool bearer = strcmp(lar_profile_get(u->profile)->auth_field, "x-api-key") != 0;
+    if (!u->key[0]) return LAR_OK;
+    return lar_buf_printf(out, bearer ? "Authorization: Bearer %s\r\n" : "x-api-key: %s\r\n", u->key);
+}

@@ -25,6 +25,8 @@ struct lar_breaker {
     uint32_t open_ms;       /* how long it opened last; 0: it was closed since */
     bool asked;             /* it is open because the upstream asked for it */
     bool probing;
+    bool doubted;        /* an active probe said that all was well, and it was not: they close nothing for now */
+    uint64_t trusted_ms; /* since when it is closed on the word of an active probe; 0: it is not */
     uint64_t opened;
 };
 
@@ -102,6 +104,7 @@ static void open_by_failure(lar_breaker *b, uint64_t now_ms) {
     uint32_t twice = b->open_ms > b->o.open_ms_max / 2 ? b->o.open_ms_max : b->open_ms * 2;
     b->open_ms = b->open_ms ? twice : b->o.open_ms;
     b->asked = false;
+    b->trusted_ms = 0;
     open_for(b, now_ms, b->open_ms);
 }
 
@@ -148,6 +151,16 @@ static void count(lar_breaker *b, uint64_t now_ms, const lar_breaker_end *end) {
         open_by_failure(b, now_ms);
 }
 
+/* The word of an active probe, against what a request met that asked since. */
+static void check_trust(lar_breaker *b, uint64_t now_ms, const lar_breaker_end *end) {
+    if (end->outcome == LAR_OUTCOME_OK) b->doubted = false;
+    if (!b->trusted_ms || end->asked_ms < b->trusted_ms) return;
+    b->trusted_ms = 0;
+    if (end->outcome == LAR_OUTCOME_OK) b->open_ms = 0;
+    else b->doubted = true;
+    if (end->outcome == LAR_OUTCOME_FAILED) open_by_failure(b, now_ms);
+}
+
 /* The probe's end decides. */
 static void end_probe(lar_breaker *b, uint64_t now_ms, const lar_breaker_end *end) {
     b->probing = false;
@@ -164,12 +177,41 @@ static void end_probe(lar_breaker *b, uint64_t now_ms, const lar_breaker_end *en
 void lar_breaker_tell(lar_breaker *b, uint64_t now_ms, const lar_breaker_end *end) {
     lock(b);
     if (end->leave == LAR_LEAVE_PROBE) end_probe(b, now_ms, end);
-    if (end->outcome != LAR_OUTCOME_NONE && end->leave != LAR_LEAVE_NO) count(b, now_ms, end);
+    if (end->outcome != LAR_OUTCOME_NONE && end->leave != LAR_LEAVE_NO) {
+        check_trust(b, now_ms, end);
+        count(b, now_ms, end);
+    }
     if (end->outcome == LAR_OUTCOME_REFUSED && end->leave != LAR_LEAVE_NO) {
         b->asked = true;
         open_for(b, now_ms, end->pause_ms);
     }
     unlock(b);
+}
+
+bool lar_breaker_ask_active(lar_breaker *b, uint64_t now_ms) {
+    lock(b);
+    bool may = b->open_until_ms && !b->probing && !(b->asked && now_ms < b->open_until_ms);
+    if (may) b->probing = true;
+    unlock(b);
+    return may;
+}
+
+bool lar_breaker_tell_active(lar_breaker *b, uint64_t now_ms, lar_breaker_outcome outcome) {
+    lock(b);
+    b->probing = false;
+    /* a request that was under way may have opened it for a pause meanwhile */
+    bool closes =
+        outcome == LAR_OUTCOME_OK && !b->doubted && b->open_until_ms && !(b->asked && now_ms < b->open_until_ms);
+    if (closes) {
+        b->open_until_ms = 0;
+        b->asked = false;
+        b->trusted_ms = now_ms ? now_ms : 1;
+        forget(b);
+    } else if (outcome == LAR_OUTCOME_FAILED && b->open_until_ms && !b->asked) {
+        open_by_failure(b, now_ms);
+    }
+    unlock(b);
+    return closes;
 }
 
 bool lar_breaker_retry(lar_breaker *b, uint64_t now_ms) {

@@ -3,7 +3,11 @@
  *
  * CLOSED: requests go. OPEN: none goes until a time. HALF_OPEN: that time is over; one request goes as a probe, its end
  * decides. Who is refused learns when to come back; a refusal is no failure (R-14). The window is LAR_BREAKER_SLICES
- * slices of time, so old failures fall out of it bit by bit. */
+ * slices of time, so old failures fall out of it bit by bit.
+ *
+ * An active probe (a GET of larder's own) may decide instead: while failures hold the breaker open, or once a pause is
+ * over that was asked for. What it says is believed until the first request from then on ends: if that fails, the
+ * breaker opens again, for twice as long, and active probes close it no more before a request ended well. */
 #ifndef LARDER_GATEWAY_BREAKER_H
 #define LARDER_GATEWAY_BREAKER_H
 
@@ -52,12 +56,19 @@ typedef enum lar_breaker_outcome {
 } lar_breaker_outcome;
 
 typedef struct lar_breaker_end {
-    lar_breaker_leave leave; /* what ask had said */
+    lar_breaker_leave leave; /* what ask had said, */
+    uint64_t asked_ms;       /* and when */
     lar_breaker_outcome outcome;
     uint32_t first_ms; /* until the first content; UINT32_MAX: there was none */
     uint32_t pause_ms; /* REFUSED: what it asked for */
 } lar_breaker_end;
 void lar_breaker_tell(lar_breaker *b, uint64_t now_ms, const lar_breaker_end *end);
+
+/* May an active probe go now? True is answered by one lar_breaker_tell_active: OK, FAILED, or NONE where nothing can be
+ * said. Meanwhile no request goes as a probe. */
+bool lar_breaker_ask_active(lar_breaker *b, uint64_t now_ms);
+/* Whether that closed it. */
+bool lar_breaker_tell_active(lar_breaker *b, uint64_t now_ms, lar_breaker_outcome outcome);
 
 /* Takes one repeated request out of the budget. False: it is empty. */
 bool lar_breaker_retry(lar_breaker *b, uint64_t now_ms);

@@ -103,6 +103,7 @@ static void close_leave(lar_exchange *x, lar_breaker_outcome outcome, uint32_t p
     uint64_t now = lar_clock_mono_ns();
     bool content = outcome == LAR_OUTCOME_OK;
     lar_breaker_end end = {.leave = x->leave,
+                           .asked_ms = x->attempt_ns / 1000000u,
                            .outcome = outcome,
                            .first_ms = content ? (uint32_t)((now - x->attempt_ns) / 1000000u) : UINT32_MAX,
                            .pause_ms = pause_ms};

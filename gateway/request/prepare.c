@@ -266,19 +266,11 @@ static bool forwarded(const lar_exchange *x, const lar_http1_field *f, bool own_
     return !lar_http1_hop_by_hop(x->head, f->name);
 }
 
-/* "/v1" of the upstream's URL and "/v1" of the request's path are the same one. */
-static lar_slice request_path(const lar_exchange *x) {
-    lar_slice base = lar_slice_cstr(x->upstream->url.path), path = x->route.path;
-    bool base_v1 = base.len >= 3 && memcmp(base.ptr + base.len - 3, "/v1", 3) == 0;
-    if (base_v1 && lar_slice_starts(path, LAR_SLICE("/v1/"))) path = lar_slice_of(path.ptr + 3, path.len - 3);
-    return path;
-}
-
 static lar_error build_head(lar_exchange *x, size_t body_bytes) {
     const lar_http1_head *h = x->head;
     const lar_upstream_config *u = x->upstream;
     lar_buf *b = &x->up_head;
-    lar_slice path = request_path(x);
+    lar_slice path = lar_upstream_path(u, x->route.path);
     lar_error e = lar_buf_reserve(b, h->head_bytes + 512u);
     if (!e) e = lar_buf_add_slice(b, h->method);
     if (!e) e = lar_buf_add_slice(b, LAR_SLICE(" "));
@@ -297,10 +289,7 @@ static lar_error build_head(lar_exchange *x, size_t body_bytes) {
         if (!e) e = lar_buf_add_slice(b, f->value);
         if (!e) e = lar_buf_add_slice(b, LAR_SLICE("\r\n"));
     }
-    if (!e && u->key[0]) {
-        bool bearer = strcmp(lar_profile_get(u->profile)->auth_field, "x-api-key") != 0;
-        e = lar_buf_printf(b, bearer ? "Authorization: Bearer %s\r\n" : "x-api-key: %s\r\n", u->key);
-    }
+    if (!e) e = lar_upstream_credential(u, b);
     if (!e && x->route.protocol != LAR_PROTOCOL_NONE)
         e = lar_buf_add_slice(b, LAR_SLICE("Accept-Encoding: identity\r\n"));
     bool length = body_bytes || h->method_id == LAR_HTTP1_POST || h->method_id == LAR_HTTP1_PUT || h->has_body;

@@ -17,6 +17,7 @@
 #include "gateway/recall/volatile_memory.h"
 #include "gateway/request/admin.h"
 #include "gateway/request/gateway.h"
+#include "gateway/request/probe.h"
 #include "policies/edition.h"
 #include "store/page_segments.h"
 
@@ -39,6 +40,7 @@ typedef struct serve {
     lar_page_segments *segments; /* of prefixes on disk; NULL: none are spilled */
     lar_page_store page_store;
     lar_admin *admin;
+    lar_probes *probes;
     lar_loop *loops;
     uint32_t loops_open, loops_running;
     uv_work_t join;
@@ -179,6 +181,7 @@ static void close_handle(uv_handle_t *h) {
 static void close_main_handles(serve *s) {
     lar_admin_close(s->admin);
     s->admin = NULL;
+    lar_probes_close(s->probes);
     close_handle((uv_handle_t *)&s->on_term);
     close_handle((uv_handle_t *)&s->on_int);
     close_handle((uv_handle_t *)&s->on_hup);
@@ -202,6 +205,11 @@ static void on_stop_signal(uv_signal_t *h, int signum) {
     if (s->stop_signals++) return;
     s->join.data = s;
     LAR_ASSERT(uv_queue_work(&s->main, &s->join, join_work, on_joined) == 0);
+}
+
+static void take_probes(serve *s) {
+    if (lar_probes_take(s->probes))
+        LAR_LOG(s->g.log, LAR_LOG_ERROR, "reload_failed", LAR_F_CSTR("detail", "out of memory for active probes"));
 }
 
 static void name_restart_options(serve *s, const lar_config *next) {
@@ -246,6 +254,7 @@ static lar_error reload(serve *s, lar_diag *d) {
     (void)pthread_mutex_unlock(&s->g.lock);
     lar_generation_unref(old);
     for (uint32_t i = 0; i < s->loops_open; i++) lar_loop_reload(&s->loops[i]);
+    take_probes(s);
     return LAR_OK;
 }
 
@@ -422,6 +431,7 @@ static void release_all(serve *s) {
     join_loops(s);
     close_main_handles(s);
     (void)uv_run(&s->main, UV_RUN_DEFAULT);
+    lar_probes_free(s->probes);
     for (uint32_t i = 0; i < s->loops_open; i++) lar_loop_release(&s->loops[i]);
     free(s->loops);
     LAR_ASSERT(uv_loop_close(&s->main) == 0);
@@ -482,6 +492,8 @@ lar_error lar_serve_run(lar_config *c, lar_diag *d) {
     if (!e) e = open_shared(s, d);
     if (!e) e = open_residents(s, d);
     if (!e) e = open_admin(s, d);
+    if (!e && !(s->probes = lar_probes_new(&s->main, &s->g))) e = lar_fail(LAR_NO_MEMORY, d, "active probes");
+    if (!e) e = lar_probes_take(s->probes);
     if (!e) {
         warn_of_open_doors(&s->g);
         watch(s); /* before the loops say that they listen: who waits for that line may send a signal next */

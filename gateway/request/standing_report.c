@@ -29,7 +29,7 @@ static const struct {
 typedef struct sight {
     lar_breaker_look look;
     uint32_t load;
-    uint64_t attempts, repeated, fallback, failures[LAR_FAILURE_COUNT];
+    uint64_t attempts, repeated, fallback, probes, probes_failed, failures[LAR_FAILURE_COUNT];
 } sight;
 
 static sight look(lar_gateway *g, const lar_upstream_config *u) {
@@ -41,6 +41,8 @@ static sight look(lar_gateway *g, const lar_upstream_config *u) {
     s.attempts = atomic_load_explicit(&t->attempts, memory_order_relaxed);
     s.repeated = atomic_load_explicit(&t->repeated, memory_order_relaxed);
     s.fallback = atomic_load_explicit(&t->fallback, memory_order_relaxed);
+    s.probes = atomic_load_explicit(&t->probes, memory_order_relaxed);
+    s.probes_failed = atomic_load_explicit(&t->probes_failed, memory_order_relaxed);
     for (int f = 0; f < LAR_FAILURE_COUNT; f++)
         s.failures[f] = atomic_load_explicit(&t->failures[f], memory_order_relaxed);
     lar_standings_put(&g->standings, t);
@@ -70,6 +72,8 @@ static lar_error metric_text(upstream_metric m, const char *upstream, const sigh
     case UPSTREAM_ATTEMPTS: v = s->attempts; break;
     case UPSTREAM_REPEATED: v = s->repeated; break;
     case UPSTREAM_FALLBACK: v = s->fallback; break;
+    case UPSTREAM_PROBES: v = s->probes; break;
+    case UPSTREAM_PROBES_FAILED: v = s->probes_failed; break;
     case UPSTREAM_FAILURES: return failures_text(upstream, s, out);
     case UPSTREAM_WAIT:
         return lar_buf_printf(out, "larder_upstream_%s{upstream=\"%s\"} %u.%03u\n", rows[m].name, upstream,
@@ -110,6 +114,9 @@ static lar_error upstream_json(const lar_upstream_config *u, const sight *s, lar
     if (!e)
         e = lar_buf_printf(out, ",\"attempts\":%" PRIu64 ",\"repeated\":%" PRIu64 ",\"fallback\":%" PRIu64, s->attempts,
                            s->repeated, s->fallback);
+    if (!e && *u->probe_path)
+        e = lar_buf_printf(out, ",\"probes\":{\"sent\":%" PRIu64 ",\"failed\":%" PRIu64 "}", s->probes,
+                           s->probes_failed);
     if (!e) e = lar_buf_printf(out, ",\"failures\":{");
     for (int f = LAR_FAILURE_NONE + 1; !e && f < LAR_FAILURE_COUNT; f++)
         e = lar_buf_printf(out, "%s\"%s\":%" PRIu64, f > LAR_FAILURE_NONE + 1 ? "," : "",

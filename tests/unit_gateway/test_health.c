@@ -241,6 +241,76 @@ static void test_breaker_of_the_last_target(void **state) {
     lar_breaker_free(b);
 }
 
+static void asked_at(lar_breaker *b, uint64_t at, uint64_t asked_ms, lar_breaker_outcome outcome) {
+    lar_breaker_tell(b, at, &(lar_breaker_end){.asked_ms = asked_ms, .outcome = outcome, .first_ms = 10});
+}
+
+/* An active probe closes the breaker before its time, and keeps requests away while it fails. */
+static void test_active_probes(void **state) {
+    (void)state;
+    lar_breaker *b = lar_breaker_new(&usual);
+    uint32_t wait = 0;
+    assert_false(lar_breaker_ask_active(b, 0)); /* closed: nothing to ask */
+    for (int i = 0; i < 4; i++) one(b, 100, LAR_OUTCOME_FAILED);
+    assert_true(lar_breaker_ask_active(b, 200));
+    assert_false(lar_breaker_ask_active(b, 200)); /* one at a time */
+    assert_false(lar_breaker_tell_active(b, 300, LAR_OUTCOME_FAILED));
+    assert_int_equal(lar_breaker_look_at(b, 2299).state, LAR_BREAKER_OPEN); /* twice as long from then on */
+    assert_true(lar_breaker_ask_active(b, 2300));
+    assert_int_equal(lar_breaker_ask(b, 2300, &wait), LAR_LEAVE_NO); /* no client's request beside it */
+    assert_false(lar_breaker_tell_active(b, 2301, LAR_OUTCOME_NONE));
+    assert_int_equal(lar_breaker_ask(b, 2302, &wait), LAR_LEAVE_PROBE); /* half open as without it */
+    assert_false(lar_breaker_ask_active(b, 2303));
+    tell(b, 2304, LAR_LEAVE_PROBE, LAR_OUTCOME_FAILED, 10); /* to 6304 */
+    assert_true(lar_breaker_ask_active(b, 2400));
+    assert_true(lar_breaker_tell_active(b, 2410, LAR_OUTCOME_OK));
+    assert_int_equal(lar_breaker_look_at(b, 2410).state, LAR_BREAKER_CLOSED);
+    assert_int_equal(lar_breaker_look_at(b, 2410).requests, 0);
+    one(b, 2420, LAR_OUTCOME_OK);
+    lar_breaker_free(b);
+}
+
+/* Who said that all was well and was wrong is not believed again before a request ended well. */
+static void test_active_probes_that_lie(void **state) {
+    (void)state;
+    lar_breaker *b = lar_breaker_new(&usual);
+    for (int i = 0; i < 4; i++) one(b, 100, LAR_OUTCOME_FAILED); /* to 1100 */
+    assert_true(lar_breaker_ask_active(b, 200));
+    assert_true(lar_breaker_tell_active(b, 300, LAR_OUTCOME_OK));
+    asked_at(b, 310, 50, LAR_OUTCOME_FAILED); /* from before: proves nothing */
+    assert_int_equal(lar_breaker_look_at(b, 310).state, LAR_BREAKER_CLOSED);
+    asked_at(b, 320, 305, LAR_OUTCOME_FAILED); /* the first since: enough */
+    assert_int_equal(lar_breaker_look_at(b, 2319).state, LAR_BREAKER_OPEN);
+    assert_true(lar_breaker_ask_active(b, 400));
+    assert_false(lar_breaker_tell_active(b, 410, LAR_OUTCOME_OK));
+    uint32_t wait = 0;
+    assert_int_equal(lar_breaker_ask(b, 2320, &wait), LAR_LEAVE_PROBE);
+    tell(b, 2330, LAR_LEAVE_PROBE, LAR_OUTCOME_OK, 10);
+    for (int i = 0; i < 3; i++) one(b, 2340, LAR_OUTCOME_FAILED); /* 3 of 4 */
+    assert_true(lar_breaker_ask_active(b, 2400));
+    assert_true(lar_breaker_tell_active(b, 2410, LAR_OUTCOME_OK)); /* believed again */
+    asked_at(b, 2420, 2411, LAR_OUTCOME_OK);
+    asked_at(b, 2430, 2412, LAR_OUTCOME_FAILED); /* one of several, as ever */
+    assert_int_equal(lar_breaker_look_at(b, 2430).state, LAR_BREAKER_CLOSED);
+    lar_breaker_free(b);
+}
+
+/* A pause that the upstream asked for is kept by active probes, too. */
+static void test_active_probes_wait_as_asked(void **state) {
+    (void)state;
+    lar_breaker *b = lar_breaker_new(&usual);
+    lar_breaker_end pause = {.outcome = LAR_OUTCOME_REFUSED, .first_ms = UINT32_MAX, .pause_ms = 3000};
+    lar_breaker_tell(b, 1000, &pause);
+    assert_false(lar_breaker_ask_active(b, 3999));
+    assert_true(lar_breaker_ask_active(b, 4000));
+    lar_breaker_tell(b, 4001, &pause); /* asked for once more meanwhile */
+    assert_false(lar_breaker_tell_active(b, 4002, LAR_OUTCOME_OK));
+    assert_int_equal(lar_breaker_look_at(b, 7000).state, LAR_BREAKER_OPEN);
+    assert_true(lar_breaker_ask_active(b, 7001));
+    assert_true(lar_breaker_tell_active(b, 7002, LAR_OUTCOME_OK));
+    lar_breaker_free(b);
+}
+
 static void test_breaker_that_never_opens(void **state) {
     (void)state;
     lar_breaker_options o = usual;
@@ -385,6 +455,9 @@ int main(void) {
         cmocka_unit_test(test_breaker_opens_probes_and_closes),
         cmocka_unit_test(test_breaker_waits_as_asked),
         cmocka_unit_test(test_breaker_of_the_last_target),
+        cmocka_unit_test(test_active_probes),
+        cmocka_unit_test(test_active_probes_that_lie),
+        cmocka_unit_test(test_active_probes_wait_as_asked),
         cmocka_unit_test(test_breaker_that_never_opens),
         cmocka_unit_test(test_breaker_on_slow_answers),
         cmocka_unit_test(test_breaker_forgets_with_time),
