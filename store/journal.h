@@ -94,7 +94,9 @@ typedef struct lar_journal_record {
     uint8_t attempts;     /* requests that went out for it, 255 and more as 255; 0 = none, or unknown */
     uint8_t target;       /* whose answer it was: place in the route's chain, 0 = its upstream (or unknown) */
     uint32_t cold_tokens; /* of the prompt, that switching made cold: an estimate */
-    char failure[LAR_JREC_SHORT_BYTES]; /* class of the first attempt that failed; "" = none, or unknown */
+    char continued[LAR_JREC_NAME_BYTES]; /* upstream that went on with a stream that broke; "" = none, or unknown */
+    int64_t begun_output;                /* of tokens.output, what came before that; UNKNOWN if it was not continued */
+    char failure[LAR_JREC_SHORT_BYTES];  /* class of the first attempt that failed; "" = none, or unknown */
     lar_slice chain; /* the cuts as bytes; borrowed: from the caller, or from what was decoded. See lar_journal_cuts */
 } lar_journal_record;
 

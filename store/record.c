@@ -136,6 +136,8 @@ lar_error lar_journal_encode(const lar_journal_record *r, lar_buf *out) {
     put(&s, r->target, 1);
     put(&s, r->cold_tokens, 4);
     put_name(&s, r->failure, sizeof r->failure);
+    put_name(&s, r->continued, sizeof r->continued);
+    put(&s, (uint64_t)r->begun_output, 8);
     put_name(&s, r->error ? lar_error_name((lar_error)r->error) : "", ERROR_NAME_BYTES);
     put_name(&s, r->route, LAR_JREC_NAME_BYTES);
     put_name(&s, r->upstream, LAR_JREC_NAME_BYTES);
@@ -195,8 +197,15 @@ static void take_common(lar_bytes_reader *in, lar_journal_record *r) {
     r->turn = (uint32_t)lar_bytes_read_le(in, 4);
 }
 
+/* What came with version 5, for a record that is older. */
+static void without_v5(lar_journal_record *r) {
+    r->continued[0] = 0;
+    r->begun_output = LAR_TOKENS_UNKNOWN;
+}
+
 /* What came with version 4, for a record that is older. */
 static void without_v4(lar_journal_record *r) {
+    without_v5(r);
     r->attempts = r->target = 0;
     r->cold_tokens = 0;
     r->failure[0] = 0;
@@ -258,16 +267,23 @@ static void take_v3(lar_bytes_reader *in, lar_journal_record *r) {
 
 static void take_v4(lar_bytes_reader *in, lar_journal_record *r) {
     take_v3(in, r);
+    without_v5(r);
     r->attempts = (uint8_t)lar_bytes_read_le(in, 1);
     r->target = (uint8_t)lar_bytes_read_le(in, 1);
     r->cold_tokens = (uint32_t)lar_bytes_read_le(in, 4);
     take_name(in, r->failure, sizeof r->failure);
 }
 
+static void take_v5(lar_bytes_reader *in, lar_journal_record *r) {
+    take_v4(in, r);
+    take_name(in, r->continued, sizeof r->continued);
+    r->begun_output = (int64_t)lar_bytes_read_le(in, 8);
+}
+
 /* One row a version: a new version is a new row, and the rows before it stay as they are. */
-static void (*const versions[LAR_RECORD_VERSION + 1])(lar_bytes_reader *, lar_journal_record *) = {NULL, take_v1,
+static void (*const versions[LAR_RECORD_VERSION + 1])(lar_bytes_reader *, lar_journal_record *) = {NULL,    take_v1,
                                                                                                    take_v2, take_v3,
-                                                                                                   take_v4};
+                                                                                                   take_v4, take_v5};
 
 lar_error lar_journal_decode(lar_slice bytes, lar_journal_record *out) {
     const uint8_t *p = (const uint8_t *)bytes.ptr;

@@ -9,7 +9,7 @@
 #include "store/journal.h"
 #include "store/store.h"
 
-enum { LAR_RECORD_VERSION = 4, LAR_MEMORY_VERSION = 1, LAR_ROLLUP_VERSION = 1, LAR_BLOCK_VERSION = 1 };
+enum { LAR_RECORD_VERSION = 5, LAR_MEMORY_VERSION = 1, LAR_ROLLUP_VERSION = 1, LAR_BLOCK_VERSION = 1 };
 
 /* First 8 bytes of XXH3-128 in canonical order. */
 void lar_record_checksum(lar_slice bytes, uint8_t out[8]);

@@ -26,6 +26,8 @@ struct lar_sampler {
     uint32_t *seen;    /* (vocab): times in the answer, times two, plus 1 if in the prompt */
     candidate *sorted; /* (vocab) */
     uint32_t sorted_count;
+    const uint32_t *among; /* (among_count), borrowed: what the next choice is held to */
+    uint32_t among_count;
 };
 
 double lar_sample_draw(uint64_t seed, uint64_t n) {
@@ -221,6 +223,24 @@ static uint32_t choose(lar_sampler *s) {
     }
 }
 
+static bool before(const float *logits, uint32_t a, uint32_t b) {
+    return logits[a] != logits[b] ? logits[a] > logits[b] : a < b;
+}
+
+/* One of `ids`: the largest (ties: the lowest id), or drawn by weight. */
+static uint32_t choose_among(lar_sampler *s, const uint32_t *ids, uint32_t count) {
+    uint32_t best = ids[0], last = ids[0];
+    double total = 0, sum = 0;
+    for (uint32_t i = 1; i < count; i++)
+        if (before(s->logits, ids[i], best)) best = ids[i];
+    if (s->p.temperature == 0) return best;
+    double fraction = lar_sample_draw(s->p.seed, s->draws++);
+    for (uint32_t i = 0; i < count; i++) total += weight(s, s->logits[ids[i]], s->logits[best]);
+    for (uint32_t i = 0; i < count && sum <= fraction * total; i++)
+        sum += weight(s, s->logits[last = ids[i]], s->logits[best]);
+    return last;
+}
+
 /* -- log-probabilities ------------------------------------------------------------------------------------------- */
 
 /* log of the sum of exp(logits), or false if a logit is not finite. */
@@ -233,10 +253,6 @@ static bool log_sum(const float *logits, uint32_t n, double *out) {
     }
     *out = max + log(sum);
     return finite;
-}
-
-static bool before(const float *logits, uint32_t a, uint32_t b) {
-    return logits[a] != logits[b] ? logits[a] > logits[b] : a < b;
 }
 
 static void report(const lar_sampler *s, const float *logits, double sum, lar_sampled *out) {
@@ -252,6 +268,11 @@ static void report(const lar_sampler *s, const float *logits, double sum, lar_sa
     out->top_count = n;
 }
 
+void lar_sampler_hold(lar_sampler *s, const uint32_t *ids, uint32_t count) {
+    s->among = ids;
+    s->among_count = count;
+}
+
 lar_error lar_sampler_next(lar_sampler *s, const float *logits, lar_sampled *out, lar_diag *d) {
     double sum;
     if (!log_sum(logits, s->vocab, &sum))
@@ -259,7 +280,8 @@ lar_error lar_sampler_next(lar_sampler *s, const float *logits, lar_sampled *out
                         "the model's logits are not finite: its weights are damaged, or an activation "
                         "overflowed");
     penalise(s, logits);
-    out->id = choose(s);
+    out->id = s->among_count ? choose_among(s, s->among, s->among_count) : choose(s);
+    s->among_count = 0;
     report(s, logits, sum, out);
     s->seen[out->id] += 2;
     return LAR_OK;

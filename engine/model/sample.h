@@ -67,6 +67,10 @@ void lar_sampler_see(lar_sampler *s, const uint32_t *ids, uint32_t count);
  * chosen then. */
 LAR_MUST_USE lar_error lar_sampler_next(lar_sampler *s, const float *logits, lar_sampled *out, lar_diag *d);
 
+/* The next choice is one of `ids` (borrowed until then; at least 1, each below the vocabulary), by temperature alone:
+ * min_p, top_k and top_p are about the whole vocabulary. */
+void lar_sampler_hold(lar_sampler *s, const uint32_t *ids, uint32_t count);
+
 /* Draw `n` of `seed`: 0 <= draw < 1. */
 double lar_sample_draw(uint64_t seed, uint64_t n);
 

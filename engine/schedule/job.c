@@ -30,6 +30,20 @@ static lar_error check_ids(const uint32_t *ids, uint32_t count, uint32_t vocab, 
     return LAR_OK;
 }
 
+static lar_error check_opening(const lar_job_request *r, uint32_t vocab, lar_diag *d) {
+    const lar_job_opening *o = &r->opening;
+    if (o->bytes > LAR_JOB_OPENING_BYTES_MAX) return lar_fail(LAR_INVALID, d, "an opening of %u bytes", o->bytes);
+    for (uint32_t row = 0, i = 0; row < o->bytes; row++) {
+        if (o->ends[row] <= i) return lar_fail(LAR_INVALID, d, "an opening without a token at byte %u", row);
+        for (; i < o->ends[row]; i++) {
+            bool ends = false;
+            for (uint32_t n = 0; n < r->end_count; n++) ends = ends || r->ends[n] == o->ids[i];
+            if (ends || !o->id_bytes[i]) return lar_fail(LAR_INVALID, d, "token %u in an opening", o->ids[i]);
+        }
+    }
+    return check_ids(o->ids, o->bytes ? o->ends[o->bytes - 1] : 0, vocab, d);
+}
+
 static lar_error check_form(const lar_job_request *r, const lar_job_limits *l, lar_diag *d) {
     if (!r->count) return lar_fail(LAR_INVALID, d, "an empty prompt");
     if (!r->samples || r->samples > LAR_JOB_SAMPLES_MAX)
@@ -44,6 +58,7 @@ static lar_error check_form(const lar_job_request *r, const lar_job_limits *l, l
             return lar_fail(LAR_INVALID, d, "a mark at token %u; the prompt has %u", r->marks[i], r->count);
     lar_error e = check_ids(r->ids, r->count, l->vocab, d);
     if (!e) e = check_ids(r->ends, r->end_count, l->vocab, d);
+    if (!e) e = check_opening(r, l->vocab, d);
     return e ? e : lar_sampling_check(&r->sampling, l->vocab, d);
 }
 
@@ -75,20 +90,30 @@ lar_error lar_job_check(const lar_job_request *r, const lar_job_limits *l, uint3
 
 /* -- life -------------------------------------------------------------------------------------------------------- */
 
+/* To *at, which moves behind it. */
+static const uint32_t *copy(uint32_t **at, const uint32_t *from, size_t bytes) {
+    uint32_t *to = *at;
+    if (bytes) memcpy(to, from, bytes);
+    *at += bytes / sizeof *to;
+    return to;
+}
+
 lar_job *lar_job_new(const lar_job_request *r, const lar_job_calls *calls, uint32_t answer_max) {
     size_t ids = r->count * sizeof *r->ids, ends = r->end_count * sizeof *r->ends;
-    size_t biases = r->sampling.bias_count * sizeof *r->sampling.biases;
-    lar_job *j = calloc(1, sizeof *j + biases + ids + ends);
+    size_t biases = r->sampling.bias_count * sizeof *r->sampling.biases, rows = r->opening.bytes * sizeof(uint32_t);
+    size_t opening = rows ? r->opening.ends[r->opening.bytes - 1] * sizeof(uint32_t) : 0;
+    lar_job *j = calloc(1, sizeof *j + biases + ids + ends + rows + 2 * opening);
     if (!j) return NULL;
     lar_logit_bias *bias_copy = (lar_logit_bias *)(void *)(j + 1);
-    uint32_t *id_copy = (uint32_t *)(void *)(bias_copy + r->sampling.bias_count), *end_copy = id_copy + r->count;
     if (biases) memcpy(bias_copy, r->sampling.biases, biases);
-    memcpy(id_copy, r->ids, ids);
-    if (ends) memcpy(end_copy, r->ends, ends);
+    uint32_t *at = (uint32_t *)(void *)(bias_copy + r->sampling.bias_count);
     j->state = LAR_JOB_QUEUED;
     j->request = *r;
-    j->request.ids = id_copy;
-    j->request.ends = end_copy;
+    j->request.ids = copy(&at, r->ids, ids);
+    j->request.ends = copy(&at, r->ends, ends);
+    j->request.opening.ends = copy(&at, r->opening.ends, rows);
+    j->request.opening.ids = copy(&at, r->opening.ids, opening);
+    j->request.opening.id_bytes = copy(&at, r->opening.id_bytes, opening);
     j->request.sampling.biases = bias_copy;
     j->calls = *calls;
     j->answer_max = answer_max;
@@ -149,4 +174,23 @@ bool lar_job_ends_with(const lar_job *j, uint32_t id) {
     for (uint32_t i = 0; i < j->request.end_count; i++)
         if (j->request.ends[i] == id) return true;
     return false;
+}
+
+const uint32_t *lar_job_may_follow(const lar_job *j, const lar_job_sample *s, uint32_t *count) {
+    const lar_job_opening *o = &j->request.opening;
+    *count = 0;
+    if (s->opened >= o->bytes) return NULL;
+    uint32_t start = s->opened ? o->ends[s->opened - 1] : 0;
+    *count = o->ends[s->opened] - start;
+    return o->ids + start;
+}
+
+void lar_job_opened(const lar_job *j, lar_job_sample *s, uint32_t id) {
+    uint32_t count;
+    const uint32_t *ids = lar_job_may_follow(j, s, &count);
+    if (!count) return;
+    uint32_t i = 0;
+    while (i < count && ids[i] != id) i++;
+    LAR_ASSERT(i < count);
+    s->opened += j->request.opening.id_bytes[(ids - j->request.opening.ids) + i];
 }

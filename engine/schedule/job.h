@@ -18,6 +18,7 @@ typedef struct lar_job_sample {
     lar_sampler *sampler;
     uint32_t *tokens; /* (prompt + answer_max), of which `count` are known: the prompt and what was told */
     uint32_t count;
+    uint32_t opened;     /* bytes of the opening that it has */
     uint32_t pages_kept; /* whole pages that lar_sequence_keep was told of */
     bool ended;
     uint64_t told_us; /* when its last token was; 0: none since it was last computed */
@@ -29,7 +30,7 @@ typedef struct lar_job {
     bool cancelled;
     struct lar_job *next; /* in the list of new ones, or of those that end now */
     lar_job_state state;
-    lar_job_request request; /* ids, biases and ends are behind this struct */
+    lar_job_request request; /* ids, biases, ends and the opening are behind this struct */
     lar_job_calls calls;
     uint32_t answer_max; /* tokens of each answer, at least 1 */
     lar_job_sample samples[LAR_JOB_SAMPLES_MAX];
@@ -63,6 +64,10 @@ uint32_t lar_job_live(const lar_job *j);
 /* The first of them; there must be one. */
 lar_job_sample *lar_job_first(lar_job *j);
 bool lar_job_ends_with(const lar_job *j, uint32_t id);
+/* The tokens that may come next, where the sample's opening is not complete; *count 0: all. */
+const uint32_t *lar_job_may_follow(const lar_job *j, const lar_job_sample *s, uint32_t *count);
+/* A token came, one that could follow. */
+void lar_job_opened(const lar_job *j, lar_job_sample *s, uint32_t id);
 /* Lets go of all sequences. */
 void lar_job_drop_sequences(lar_job *j);
 

@@ -76,6 +76,16 @@ typedef struct lar_job_calls {
     void (*on_end)(void *user, const lar_job_end *e); /* the last call; the job is gone when it returns. Once, always */
 } lar_job_calls;
 
+enum { LAR_JOB_OPENING_BYTES_MAX = 64 };
+
+/* Bytes that every answer begins with, whatever tokens the model makes of them: where it has `n` of them, the next
+ * token is one of row n, which are those that begin with the rest of the bytes, or that the rest begins with. */
+typedef struct lar_job_opening {
+    uint32_t bytes;                 /* to LAR_JOB_OPENING_BYTES_MAX; 0: an answer begins as it likes */
+    const uint32_t *ends;           /* (bytes): where each row ends; none is empty */
+    const uint32_t *ids, *id_bytes; /* the rows, one behind the other; how many bytes each token has, at least 1 */
+} lar_job_opening;
+
 typedef struct lar_job_request {
     lar_digest scope;    /* prefixes are shared within it only */
     uint64_t tenant;     /* fairness is between these */
@@ -86,6 +96,7 @@ typedef struct lar_job_request {
     lar_sampling sampling; /* biases are copied */
     const uint32_t *ends;  /* ids that end an answer; copied */
     uint32_t end_count;
+    lar_job_opening opening;           /* copied */
     uint32_t marks[LAR_JOB_MARKS_MAX]; /* lengths of prefixes worth keeping, in tokens */
     uint32_t mark_count;
     uint32_t queue_ms_max; /* 0: the scheduler's */
@@ -99,8 +110,8 @@ typedef struct lar_job_ticket {
 
 /* Queues a job. LIMIT: prompt and answer are more tokens than one sequence can have (`d` with both numbers); FULL: more
  * pages than there are at all; BUSY: the queue is full; SHUTDOWN; INVALID: sampling values, an id outside the
- * vocabulary, a mark behind the prompt, more samples than sequences_max; NO_MEMORY. After an error no callback comes.
- * *out is written before the first callback, which may come before this returns. */
+ * vocabulary, an opening with an end in it, a mark behind the prompt, more samples than sequences_max; NO_MEMORY. After
+ * an error no callback comes. *out is written before the first callback, which may come before this returns. */
 LAR_MUST_USE lar_error lar_scheduler_submit(lar_scheduler *s, const lar_job_request *r, const lar_job_calls *calls,
                                             lar_job_ticket *out, lar_diag *d);
 /* Ends a job within one step, wherever it is; on_end comes with CLIENT_GONE, unless it came already: an id that is not

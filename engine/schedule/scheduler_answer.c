@@ -28,7 +28,10 @@ static void count_gap(lar_scheduler *s, lar_job_sample *a, uint64_t now_us) {
     a->told_us = now_us;
 }
 
-static void draw(lar_job_sample *a, const float *logits, lar_step_drawn *out) {
+static void draw(const lar_job *j, lar_job_sample *a, const float *logits, lar_step_drawn *out) {
+    uint32_t count;
+    const uint32_t *among = lar_job_may_follow(j, a, &count);
+    if (count) lar_sampler_hold(a->sampler, among, count);
     out->error = lar_sampler_next(a->sampler, logits, &out->sampled, &out->detail);
 }
 
@@ -45,6 +48,7 @@ static void tell_token(lar_scheduler *s, lar_job *j, lar_job_sample *a, const la
         return;
     }
     a->tokens[a->count++] = drawn->sampled.id;
+    lar_job_opened(j, a, drawn->sampled.id);
     j->answer_tokens++;
     s->counts.answer_tokens++;
     lar_job_token t = {.sample = (uint32_t)(a - j->samples), .index = index, .sampled = &drawn->sampled};
@@ -75,7 +79,7 @@ static void complete_prefill(lar_scheduler *s, lar_job *j, const float *logits, 
         lar_job_sample *a = &j->samples[i];
         if (a->ended || a->count != lar_sequence_length(a->sequence)) continue;
         count_gap(s, a, now_us);
-        draw(a, logits, &drawn);
+        draw(j, a, logits, &drawn);
         tell_token(s, j, a, &drawn);
     }
 }
@@ -89,7 +93,7 @@ static const float *logits_of(const lar_scheduler *s, const lar_step_part *p) {
 static void draw_part(void *context, uint32_t i) {
     lar_scheduler *s = context;
     const lar_step_part *p = &s->part_jobs[i];
-    if (p->row >= 0 && p->job->state == LAR_JOB_DECODE) draw(p->sample, logits_of(s, p), &s->drawn[i]);
+    if (p->row >= 0 && p->job->state == LAR_JOB_DECODE) draw(p->job, p->sample, logits_of(s, p), &s->drawn[i]);
 }
 
 static void deliver_decoded(lar_scheduler *s, uint32_t i, uint64_t now_us) {

@@ -95,6 +95,17 @@ lar_error lar_output_stop_push(lar_output_stop *s, lar_slice bytes, lar_buf *out
     return e;
 }
 
+size_t lar_output_stop_begin(lar_output_stop *s, lar_slice bytes) {
+    for (size_t at = 0; at < bytes.len; at++)
+        for (uint32_t i = 0; i < s->count; i++) {
+            stop *x = &s->stops[i];
+            step(x, bytes.ptr[at]);
+            if (x->matched == x->len) x->matched = x->back[x->len - 1];
+        }
+    const stop *held = longest(s);
+    return held ? held->matched : 0;
+}
+
 lar_error lar_output_stop_finish(lar_output_stop *s, lar_buf *out) {
     const stop *held = s->hit < 0 ? longest(s) : NULL;
     lar_error e = held ? lar_buf_add(out, held->bytes, held->matched) : LAR_OK;

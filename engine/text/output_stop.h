@@ -17,6 +17,9 @@ void lar_output_stop_free(lar_output_stop *s); /* NULL is allowed */
 /* Appends what is certainly no part of a stop string. *hit: number of the one found, or -1; after it, bytes are
  * ignored. Errors: those of lar_buf_add. */
 LAR_MUST_USE lar_error lar_output_stop_push(lar_output_stop *s, lar_slice bytes, lar_buf *out, int *hit);
+/* A text that is out already, and in which no string ends the text, goes in front of what will be pushed: returns how
+ * many of its last bytes could begin a string. They come out first, as any that are held. Before the first push. */
+size_t lar_output_stop_begin(lar_output_stop *s, lar_slice bytes);
 /* The end of the text: appends what was held back. */
 LAR_MUST_USE lar_error lar_output_stop_finish(lar_output_stop *s, lar_buf *out);
 

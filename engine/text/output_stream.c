@@ -24,6 +24,7 @@ struct lar_output_stream {
     char begin[LAR_OUTPUT_MARK_BYTES_MAX + 1], end[LAR_OUTPUT_MARK_BYTES_MAX + 1]; /* of reasoning; NUL-terminated */
     stage stage;
     uint32_t block_tokens, block_tokens_max;
+    size_t told; /* of what comes through the stop strings next, so much was told before: of a text that goes on */
     uint64_t read, used; /* bytes of whole characters, and of them what left `pending` */
     int hit;
     bool over_limit;
@@ -138,6 +139,21 @@ static lar_error process(lar_output_stream *o) {
     return LAR_OK;
 }
 
+void lar_output_stream_resume(lar_output_stream *o, lar_slice reasoning, lar_slice content) {
+    if (!reasoning.len && !content.len) return;
+    o->stage = content.len || !o->begin[0] ? STAGE_CONTENT : STAGE_REASONING;
+    o->told = lar_output_stop_begin(o->stop, content.len ? content : reasoning);
+}
+
+/* What came out of the stop strings behind `from`, without what was told before. */
+static void leave_out_told(lar_output_stream *o, size_t from) {
+    size_t came = o->pending.len - from, n = o->told < came ? o->told : came;
+    if (!n) return;
+    memmove(o->pending.ptr + from, o->pending.ptr + from + n, came - n);
+    o->pending.len -= n;
+    o->told -= n;
+}
+
 lar_error lar_output_stream_feed(lar_output_stream *o, lar_slice bytes, uint32_t tokens, bool *more) {
     *more = o->hit < 0 && !o->over_limit;
     if (!*more) return LAR_OK;
@@ -145,7 +161,9 @@ lar_error lar_output_stream_feed(lar_output_stream *o, lar_slice bytes, uint32_t
     o->chars.len = 0;
     lar_error e = lar_output_utf8_push(&o->utf8, bytes, &o->chars);
     o->read += o->chars.len;
+    size_t from = o->pending.len;
     if (!e) e = lar_output_stop_push(o->stop, lar_buf_slice(&o->chars), &o->pending, &o->hit);
+    leave_out_told(o, from);
     if (!e) e = process(o);
     if (o->calls.place != LAR_OUTPUT_OUTSIDE) {
         o->block_tokens += tokens;
@@ -178,6 +196,7 @@ lar_output_progress lar_output_stream_progress(const lar_output_stream *o) {
 
 lar_error lar_output_stream_finish(lar_output_stream *o, lar_output_summary *summary) {
     bool unfinished = false;
+    size_t from = o->pending.len;
     lar_error e = LAR_OK;
     if (o->hit < 0 && !o->over_limit) {
         o->chars.len = 0;
@@ -186,6 +205,7 @@ lar_error lar_output_stream_finish(lar_output_stream *o, lar_output_summary *sum
         if (!e) e = lar_output_stop_push(o->stop, lar_buf_slice(&o->chars), &o->pending, &o->hit);
     }
     if (!e) e = lar_output_stop_finish(o->stop, &o->pending);
+    leave_out_told(o, from);
     if (!e && !o->over_limit) e = process(o);
     if (!e) e = flush(o, &unfinished);
     *summary = (lar_output_summary){.end = LAR_OUTPUT_END_TEXT,

@@ -98,6 +98,10 @@ LAR_MUST_USE lar_error lar_output_stream_new(const lar_output_options *options, 
                                              lar_output_stream **out, lar_diag *d);
 void lar_output_stream_free(lar_output_stream *o); /* NULL is allowed */
 
+/* The answer goes on behind a text whose client has it: all that is fed comes behind it, inside of its reasoning where
+ * there is no content yet. A stop string may begin in it. Before the first feed; two empty texts change nothing. */
+void lar_output_stream_resume(lar_output_stream *o, lar_slice reasoning, lar_slice content);
+
 /* The bytes of `tokens` tokens (1, but a test may cut them), special ones with their text (LAR_DECODE_SPECIAL_KEPT) but
  * for the one that ended the text. *more is false once a stop string or the limit of a call was met: the caller stops
  * generating and calls finish. Errors: the sink's, NO_MEMORY, LIMIT (a token too large). */

@@ -99,6 +99,8 @@ static void people_line(lar_buf *b, const lar_journal_record *r) {
     if (r->failure[0]) (void)!lar_buf_printf(b, "  failure ");
     if (r->failure[0]) short_name(b, r->failure);
     if (r->target) (void)!lar_buf_printf(b, "  target %u", r->target);
+    if (r->continued[0]) (void)!lar_buf_printf(b, "  continued by ");
+    if (r->continued[0]) short_name(b, r->continued);
     rules(b, r);
     if (r->prompt_bytes) number(b, "predicted", r->predicted_hit);
     if (r->request_id) (void)!lar_buf_printf(b, "  lr-%016" PRIx64, r->request_id);

@@ -110,6 +110,8 @@ typedef struct lar_fallback_config {
 /* Of a route's upstream, its fallbacks and all their replicas together. */
 enum { LAR_ROUTE_TARGETS_MAX = 64 };
 
+#define LAR_CONTINUE_NOBODY UINT32_MAX
+
 typedef struct lar_route_config {
     const char *prefix;                     /* "" = any; "/team-a" is cut off before the path goes on */
     const char *model;                      /* pattern with '*', "" = any */
@@ -118,6 +120,7 @@ typedef struct lar_route_config {
     bool pass_through;                      /* paths that are no known endpoint are allowed under this prefix */
     const lar_fallback_config *fallbacks;   /* in turn, none twice, none the route's own */
     uint32_t fallback_count;
+    uint32_t continue_with;        /* an upstream of kind engine, or LAR_CONTINUE_NOBODY */
     uint32_t deadline_ms, hold_ms; /* 0 = none */
     uint32_t hold_bytes;
     int canon; /* a lar_canon_mode, or -1: as canon.mode says */

@@ -86,6 +86,47 @@ lar_error lar_loader_take_fallbacks(lar_loader *l, const lar_route_raw *raw, lar
     return out_of_memory ? LAR_NO_MEMORY : check_targets(l->config, route, why);
 }
 
+static bool is_engine(const lar_loader *l, uint32_t upstream) {
+    return l->config->upstreams[upstream].kind == LAR_UPSTREAM_KIND_ENGINE;
+}
+
+/* An upstream that is itself called "engine" is meant where there is one. */
+static bool is_name(const lar_loader *l, const char *text) {
+    for (uint32_t i = 0; i < l->config->upstream_count; i++)
+        if (strcmp(l->config->upstreams[i].name, text) == 0) return true;
+    return false;
+}
+
+lar_error lar_loader_take_continue(lar_loader *l, const lar_route_raw *raw, lar_route_config *route, lar_diag *why) {
+    const char *to = raw->continue_with;
+    route->continue_with = LAR_CONTINUE_NOBODY;
+    if (!*to) return LAR_OK;
+    if (strcmp(to, "engine") == 0 && !is_name(l, to)) {
+        for (uint32_t i = 0; i < route->fallback_count; i++) {
+            route->continue_with = route->fallbacks[i].upstream;
+            if (is_engine(l, route->continue_with)) break;
+            route->continue_with = LAR_CONTINUE_NOBODY;
+        }
+        if (route->continue_with == LAR_CONTINUE_NOBODY)
+            return lar_fail(LAR_INVALID, why,
+                            "none of the route's fallbacks is an upstream of kind engine; add one to fallback, or name "
+                            "one here");
+    } else {
+        lar_error e = lar_loader_find_upstream(l, to, &route->continue_with, why);
+        if (e) return e;
+        if (!is_engine(l, route->continue_with))
+            return lar_fail(LAR_INVALID, why,
+                            "'%s' is no upstream of kind engine; only a model of this process can go "
+                            "on with an answer",
+                            to);
+    }
+    if (is_engine(l, route->upstream))
+        return lar_fail(LAR_INVALID, why,
+                        "the route's own upstream is a model of this process, whose streams do not "
+                        "break");
+    return LAR_OK;
+}
+
 /* -- health and replicas ------------------------------------------------------------------------------------------- */
 
 lar_error lar_loader_take_health(const lar_upstream_raw *raw, lar_upstream_config *u, lar_diag *why) {

@@ -401,7 +401,10 @@ static lar_error take_route(lar_loader *l, const lar_route_raw *raw, const lar_m
     e = lar_loader_find_upstream(l, raw->upstream, &route->upstream, why);
     if (e) return e;
     *field = "fallback";
-    return lar_loader_take_fallbacks(l, raw, route, why);
+    e = lar_loader_take_fallbacks(l, raw, route, why);
+    if (e) return e;
+    *field = "continue";
+    return lar_loader_take_continue(l, raw, route, why);
 }
 
 static lar_error read_routes(lar_loader *l) {

@@ -67,6 +67,9 @@ LAR_MUST_USE lar_error lar_loader_find_upstream(lar_loader *l, const char *name,
 /* route->upstream is settled. */
 LAR_MUST_USE lar_error lar_loader_take_fallbacks(lar_loader *l, const lar_route_raw *raw, lar_route_config *route,
                                                  lar_diag *why);
+/* The route's upstream and fallbacks are settled. */
+LAR_MUST_USE lar_error lar_loader_take_continue(lar_loader *l, const lar_route_raw *raw, lar_route_config *route,
+                                                lar_diag *why);
 LAR_MUST_USE lar_error lar_loader_take_health(const lar_upstream_raw *raw, lar_upstream_config *u, lar_diag *why);
 LAR_MUST_USE lar_error lar_loader_take_probe(const lar_upstream_raw *raw, lar_upstream_config *u, lar_diag *why);
 /* Behind the upstreams that were written come their further replicas; urls[i] are those of upstream i, separated by

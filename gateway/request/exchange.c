@@ -149,6 +149,7 @@ static void begin_record(lar_exchange *x) {
                                      .tokens = unknown,
                                      .raw = unknown,
                                      .predicted_hit = LAR_TOKENS_UNKNOWN,
+                                     .begun_output = LAR_TOKENS_UNKNOWN,
                                      .ttft_us = LAR_TOKENS_UNKNOWN};
     x->start_ns = lar_clock_mono_ns();
 }
@@ -308,7 +309,8 @@ static void send_request(lar_exchange *x) {
                            .to_head_request = x->head_request,
                            .scope = &scope,
                            .tenant = x->record.tenant,
-                           .id = x->record.request_id};
+                           .id = x->record.request_id,
+                           .begun = lar_exchange_begun(x)};
     lar_error e = lar_lease_send(&x->lease, &r, &unsent);
     lar_exchange_move(x, EXCHANGE_WAIT_HEAD);
     if (e && unsent && x->lease.reused) { /* it had died; nothing of the request can have been executed */

@@ -94,7 +94,9 @@ struct lar_exchange {
     bool canon_ran, usage_injected, queued;
 
     /* attempts (attempt.c) */
-    lar_target targets[LAR_ROUTE_TARGETS_MAX]; /* in the order in which they are asked */
+    lar_target
+        targets[LAR_ROUTE_TARGETS_MAX + 1]; /* in the order in which they are asked; behind them there is room for
+                                                      who goes on with a stream that broke */
     uint32_t target_count, target;
     uint32_t tries;          /* at the present target, the one under way among them */
     uint32_t attempts;       /* at all of them */
@@ -126,6 +128,7 @@ struct lar_exchange {
     lar_buf early;             /* these events */
     bool paused;               /* the upstream is not read: the client is slower */
     struct lar_output *output; /* what is gathered of a stream to be remembered, or NULL */
+    struct lar_continuation *continuation; /* of a stream that may go on elsewhere (continuation.c), or NULL */
 
     /* the account */
     lar_journal_record record;
@@ -221,6 +224,26 @@ void lar_exchange_on_head(lar_exchange *x);
 void lar_exchange_on_body(lar_exchange *x, lar_slice data);
 void lar_exchange_on_end(lar_exchange *x);
 void lar_exchange_on_cut(lar_exchange *x, lar_error e, const char *detail);
+/* continuation.c: the head of an answer to be relayed is there; an event of its stream goes to the client. */
+void lar_exchange_continuation_watch(lar_exchange *x);
+void lar_exchange_continuation_event(lar_exchange *x, const lar_sse_event *e);
+/* continuation.c: the stream broke: would another upstream go on with it? */
+bool lar_exchange_can_continue(const lar_exchange *x, lar_error e);
+/* continuation.c: it does (true; x may be DONE), or the caller tells the client that the stream broke. */
+bool lar_exchange_continue(lar_exchange *x, lar_error e, const char *detail);
+/* continuation.c: another upstream was asked, or answers. */
+bool lar_exchange_continues(const lar_exchange *x);
+/* continuation.c: its head is there. */
+void lar_exchange_continued(lar_exchange *x);
+/* continuation.c: what that upstream is to go on with; NULL: it is asked for an answer of its own. */
+const struct lar_serving_begun *lar_exchange_begun(const lar_exchange *x);
+/* continuation.c: it did not go on: the client reads why the stream broke, and not why nobody mended it. */
+void lar_exchange_not_continued(lar_exchange *x, lar_error *e, const char **detail);
+/* continuation.c: for the record, whose token counts are filled in. */
+void lar_exchange_continuation_record(lar_exchange *x);
+void lar_exchange_forget_continuation(lar_exchange *x);
+/* continuation.c: the total that the upstream that broke may take; 0: no such limit, or none broke. */
+uint32_t lar_exchange_begun_total_ms(const lar_exchange *x);
 /* remember_output.c: the head of an answer to be relayed is there; an event of its stream; the stream is whole, or the
  * answer in one piece, which x->usage has just read; nothing more is gathered. */
 void lar_exchange_watch_output(lar_exchange *x);

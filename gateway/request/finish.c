@@ -27,7 +27,7 @@ static void fill_usage(lar_exchange *x, lar_ending how) {
 /* What the provider could have read from its cache, had it kept all that was sent before (policies/predict.h). */
 static void fill_prediction(lar_exchange *x) {
     lar_journal_record *r = &x->record;
-    if (!x->canon_ran || r->tokens.prompt == LAR_TOKENS_UNKNOWN) return;
+    if (!x->canon_ran || r->continued[0] || r->tokens.prompt == LAR_TOKENS_UNKNOWN) return;
     const lar_provider *p = lar_profile_provider(x->upstream->profile);
     lar_prediction_in in = {.known_bytes = r->predicted_bytes,
                             .prompt_bytes = r->prompt_bytes,
@@ -111,6 +111,7 @@ static void settle(lar_exchange *x, lar_ending how) {
     if (x->first_byte_ns) r->ttft_us = (int64_t)((x->first_byte_ns - x->start_ns) / 1000);
     if (!r->route[0]) (void)snprintf(r->route, sizeof r->route, "%s", x->route.name ? x->route.name : "none");
     fill_usage(x, how);
+    lar_exchange_continuation_record(x);
     fill_prediction(x);
     fill_attempts(x);
     count(x, how);
@@ -121,6 +122,7 @@ static void settle(lar_exchange *x, lar_ending how) {
     else lar_lease_cancel(&x->lease);
     lar_exchange_attempt_over(x);
     lar_exchange_forget_output(x);
+    lar_exchange_forget_continuation(x);
     x->set->users--;
     x->set = NULL;
     lar_exchange_move(x, EXCHANGE_DONE);
@@ -274,6 +276,7 @@ static void answer_failed(lar_exchange *x, int status, lar_error e, const char *
 }
 
 void lar_exchange_fail(lar_exchange *x, lar_error e, const char *detail) {
+    lar_exchange_not_continued(x, &e, &detail);
     log_failed(x, e, detail);
     if (x->head_sent) fail_in_stream(x, e, detail);
     else answer_failed(x, lar_error_status(e), e, detail);

@@ -209,6 +209,10 @@ static bool hold_failure(lar_exchange *x) {
 void lar_exchange_on_head(lar_exchange *x) {
     const lar_http1_head *h = lar_lease_head(&x->lease);
     if (h->status < 200) return; /* interim answers end here; ours to the client are our own (RFC 9110 15.2) */
+    if (lar_exchange_continues(x)) {
+        lar_exchange_continued(x);
+        return;
+    }
     lar_exchange_move(x, EXCHANGE_RELAY);
     x->status = h->status;
     x->record.status = h->status;
@@ -225,6 +229,7 @@ void lar_exchange_on_head(lar_exchange *x) {
         if (x->loop->shared) lar_shared_link_flush(x->loop->shared);
     }
     lar_exchange_watch_output(x);
+    lar_exchange_continuation_watch(x);
     lar_exchange_wait(x, x->relay == RELAY_SSE ? x->upstream->first_event_timeout_ms : x->upstream->idle_timeout_ms);
     lar_error e = lar_exchange_copy_head(x, h->status);
     /* an event stream may lose an event on the way: its length is not the upstream's */
@@ -371,7 +376,7 @@ static void cut_failure(lar_exchange *x, lar_error e, const char *detail) {
 
 /* -- event streams ------------------------------------------------------------------------------------------ */
 
-typedef enum verdict { VERDICT_FORWARD, VERDICT_DROP, VERDICT_LAST, VERDICT_ANSWERED } verdict;
+typedef enum verdict { VERDICT_FORWARD, VERDICT_DROP, VERDICT_LAST, VERDICT_ANSWERED, VERDICT_BROKEN } verdict;
 
 static verdict judge(lar_exchange *x, const lar_sse_event *e) {
     if (e->comment_only) return VERDICT_FORWARD;
@@ -384,6 +389,7 @@ static verdict judge(lar_exchange *x, const lar_sse_event *e) {
         answer_as_error(x, e->data);
         return VERDICT_ANSWERED;
     }
+    if (x->usage.error_seen && lar_exchange_can_continue(x, LAR_UPSTREAM_ERROR)) return VERDICT_BROKEN;
     if (kind == LAR_USAGE_ONLY_CHUNK && x->usage_injected) return VERDICT_DROP;
     return x->usage.done ? VERDICT_LAST : VERDICT_FORWARD;
 }
@@ -421,6 +427,13 @@ static void after_last(lar_exchange *x, lar_slice data) {
     (void)put(x, &p, PUT_MORE);
 }
 
+/* An error event behind content, where another upstream can go on: what came before it goes out, and it does not. */
+static void go_on(lar_exchange *x, lar_slice before) {
+    if (!before.len) x->held.len = 0; /* the event began there */
+    if (!flush_events(x, before, PUT_MORE) || x->state != EXCHANGE_RELAY) return;
+    if (!lar_exchange_continue(x, LAR_UPSTREAM_ERROR, "")) lar_exchange_fail(x, LAR_UPSTREAM_ERROR, "");
+}
+
 static void relay_events(lar_exchange *x, lar_slice data) {
     if (x->usage.done) {
         after_last(x, data);
@@ -436,6 +449,11 @@ static void relay_events(lar_exchange *x, lar_slice data) {
         if (!whole) break;
         verdict v = judge(x, &e);
         if (v == VERDICT_ANSWERED) return;
+        if (v == VERDICT_BROKEN) {
+            go_on(x, lar_slice_of(data.ptr + from, event - from));
+            return;
+        }
+        if (v == VERDICT_FORWARD) lar_exchange_continuation_event(x, &e);
         if (v == VERDICT_DROP) {
             if (event == 0) x->held.len = 0;
             else if (!flush_events(x, lar_slice_of(data.ptr + from, event - from), PUT_MORE)) return;
@@ -461,6 +479,10 @@ static void end_events(lar_exchange *x) {
     bool tail = x->held.len && !x->usage.done && lar_sse_next(&x->sse, "\n\n", 2, &used, &e);
     verdict v = tail ? judge(x, &e) : VERDICT_FORWARD;
     if (v == VERDICT_ANSWERED) return;
+    if (v == VERDICT_BROKEN) {
+        go_on(x, LAR_SLICE(""));
+        return;
+    }
     lar_usage *u = &x->usage;
     bool ended = u->done || u->finished || u->error_seen;
     if (!ended) {
@@ -539,7 +561,7 @@ void lar_exchange_on_cut(lar_exchange *x, lar_error e, const char *detail) {
     }
     if (e == LAR_UPSTREAM_CLOSED) e = LAR_UPSTREAM_CUT;
     if (x->relay == RELAY_ERROR) cut_failure(x, e, detail);
-    else lar_exchange_failed(x, e, detail);
+    else if (!lar_exchange_continue(x, e, detail)) lar_exchange_failed(x, e, detail);
 }
 
 bool lar_exchange_probe(lar_exchange *x) {

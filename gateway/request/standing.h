@@ -15,7 +15,7 @@ typedef struct lar_standing {
     atomic_uint load; /* requests under way */
     uint64_t id;      /* hash of the name */
     /* In all, for operators (standing_report.c): what went to it, what of that failed, was repeated, went elsewhere. */
-    atomic_ullong attempts, failures[LAR_FAILURE_COUNT], repeated, fallback;
+    atomic_ullong attempts, failures[LAR_FAILURE_COUNT], repeated, fallback, continued;
     atomic_ullong probes, probes_failed; /* active ones (probe.c) */
     uint32_t users;            /* guarded by the list's lock */
     struct lar_standing *next; /* likewise */

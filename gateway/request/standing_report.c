@@ -29,7 +29,7 @@ static const struct {
 typedef struct sight {
     lar_breaker_look look;
     uint32_t load;
-    uint64_t attempts, repeated, fallback, probes, probes_failed, failures[LAR_FAILURE_COUNT];
+    uint64_t attempts, repeated, fallback, continued, probes, probes_failed, failures[LAR_FAILURE_COUNT];
 } sight;
 
 static sight look(lar_gateway *g, const lar_upstream_config *u) {
@@ -41,6 +41,7 @@ static sight look(lar_gateway *g, const lar_upstream_config *u) {
     s.attempts = atomic_load_explicit(&t->attempts, memory_order_relaxed);
     s.repeated = atomic_load_explicit(&t->repeated, memory_order_relaxed);
     s.fallback = atomic_load_explicit(&t->fallback, memory_order_relaxed);
+    s.continued = atomic_load_explicit(&t->continued, memory_order_relaxed);
     s.probes = atomic_load_explicit(&t->probes, memory_order_relaxed);
     s.probes_failed = atomic_load_explicit(&t->probes_failed, memory_order_relaxed);
     for (int f = 0; f < LAR_FAILURE_COUNT; f++)
@@ -72,6 +73,7 @@ static lar_error metric_text(upstream_metric m, const char *upstream, const sigh
     case UPSTREAM_ATTEMPTS: v = s->attempts; break;
     case UPSTREAM_REPEATED: v = s->repeated; break;
     case UPSTREAM_FALLBACK: v = s->fallback; break;
+    case UPSTREAM_CONTINUED: v = s->continued; break;
     case UPSTREAM_PROBES: v = s->probes; break;
     case UPSTREAM_PROBES_FAILED: v = s->probes_failed; break;
     case UPSTREAM_FAILURES: return failures_text(upstream, s, out);
@@ -114,6 +116,7 @@ static lar_error upstream_json(const lar_upstream_config *u, const sight *s, lar
     if (!e)
         e = lar_buf_printf(out, ",\"attempts\":%" PRIu64 ",\"repeated\":%" PRIu64 ",\"fallback\":%" PRIu64, s->attempts,
                            s->repeated, s->fallback);
+    if (!e) e = lar_buf_printf(out, ",\"continued\":%" PRIu64, s->continued);
     if (!e && *u->probe_path)
         e = lar_buf_printf(out, ",\"probes\":{\"sent\":%" PRIu64 ",\"failed\":%" PRIu64 "}", s->probes,
                            s->probes_failed);

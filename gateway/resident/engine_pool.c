@@ -46,13 +46,15 @@ struct engine_job {
     lar_lease *lease; /* NULL: nobody waits for it any more */
     lar_buf out;      /* being told, or held while the lease is paused */
     lar_http1_head head;
-    lar_http1_field fields[2];
-    char retry[16];
+    lar_http1_field fields[3];
+    char retry[16], begun_tokens[16];
     bool sent, telling, paused, head_told, at_end, over, to_head_request; /* over: END or BROKEN was told */
     /* of the thread that reads the request, from lar_lease_send on */
     lar_serving_ask ask;
     lar_buf body, id;
-    atomic_bool gone; /* as `cancelled`, for who reads without the lock */
+    atomic_bool gone;        /* as `cancelled`, for who reads without the lock */
+    lar_serving_begun begun; /* its texts lie in begun_text */
+    lar_buf begun_text;
     /* guarded by the pool's lock */
     engine_job *mail_prev, *mail_next;
     lar_buf in;
@@ -118,12 +120,13 @@ static void job_free(engine_job *j) {
     lock(p);
     unmail(j);
     unlock(p);
-    count(j, -(long long)(j->in.len + j->out.len + j->body.len));
+    count(j, -(long long)(j->in.len + j->out.len + j->body.len + j->begun_text.len));
     lar_answer_free(j->answer);
     lar_buf_release(&j->in);
     lar_buf_release(&j->out);
     lar_buf_release(&j->body);
     lar_buf_release(&j->id);
+    lar_buf_release(&j->begun_text);
     free(j);
     p->jobs--;
     close_if_idle(p);
@@ -184,8 +187,9 @@ static void job_read(lar_work *w) {
     bool cancelled = j->cancelled;
     unlock(p);
     lar_error e = cancelled ? LAR_CLIENT_GONE : read_request(j, &answer);
-    count(j, -(long long)j->body.len);
+    count(j, -(long long)(j->body.len + j->begun_text.len));
     lar_buf_release(&j->body);
+    lar_buf_release(&j->begun_text);
     atomic_fetch_sub_explicit(&r->preparing, 1, memory_order_relaxed);
     lock(p);
     j->answer = answer;
@@ -223,6 +227,11 @@ static void make_head(engine_job *j, const lar_answer_head *from) {
                           .fields = j->fields,
                           .field_count = 1};
     j->fields[0] = (lar_http1_field){LAR_SLICE("Content-Type"), lar_slice_cstr(from->content_type)};
+    if (from->begun_tokens) {
+        (void)snprintf(j->begun_tokens, sizeof j->begun_tokens, "%u", (unsigned)from->begun_tokens);
+        j->fields[h->field_count++] =
+            (lar_http1_field){LAR_SLICE(LAR_BEGUN_TOKENS_FIELD), lar_slice_cstr(j->begun_tokens)};
+    }
     if (!from->retry_ms) return;
     (void)snprintf(j->retry, sizeof j->retry, "%u", (from->retry_ms + 999) / 1000);
     j->fields[h->field_count++] = (lar_http1_field){LAR_SLICE("Retry-After"), lar_slice_cstr(j->retry)};
@@ -313,6 +322,7 @@ static lar_error acquire(lar_pool *pool, lar_lease *l) {
     lar_buf_init(&j->out, ANSWER_BYTES_MAX);
     lar_buf_init(&j->body, BODY_BYTES_MAX);
     lar_buf_init(&j->id, ID_BYTES_MAX);
+    lar_buf_init(&j->begun_text, BODY_BYTES_MAX);
     p->jobs++;
     j->lease = l;
     l->pool = pool;
@@ -331,6 +341,23 @@ static lar_slice without_query(lar_slice path) {
 static lar_error find(lar_slice method, lar_slice path, lar_serving_endpoint *endpoint, lar_slice *id) {
     if (lar_slice_eq_cstr(method, "HEAD")) method = LAR_SLICE("GET");
     return lar_serving_find(method, without_query(path), endpoint, id);
+}
+
+/* What was begun stays where it is only as long as the lease, too. */
+static lar_error copy_begun(engine_job *j, const lar_serving_begun *from) {
+    lar_slice *parts[] = {&j->begun.reasoning, &j->begun.content, &j->begun.members, &j->begun.from, &j->begun.to};
+    size_t bytes = 0, count_of = sizeof parts / sizeof *parts;
+    j->begun = *from;
+    for (size_t i = 0; i < count_of; i++) bytes += parts[i]->len;
+    lar_error e = count_within(j, bytes) ? lar_buf_reserve(&j->begun_text, bytes) : LAR_NO_MEMORY;
+    for (size_t i = 0; !e && i < count_of; i++) {
+        const char *at = j->begun_text.ptr + j->begun_text.len; /* there is room: it stays there */
+        e = lar_buf_add_slice(&j->begun_text, *parts[i]);
+        *parts[i] = lar_slice_of(at, parts[i]->len);
+    }
+    count(j, (long long)j->begun_text.len - (long long)bytes);
+    j->ask.begun = &j->begun;
+    return e;
 }
 
 /* The request's bytes stay where they are only as long as the lease: the thread that reads them has its own. */
@@ -357,6 +384,7 @@ static lar_error send_request(lar_lease *l, const lar_lease_request *r, bool *un
     j->ask.tenant = r->tenant;
     j->ask.random = r->id;
     lar_error e = copy_request(j, r);
+    if (!e && r->begun) e = copy_begun(j, r->begun);
     if (!e) {
         atomic_fetch_add_explicit(&p->resident->preparing, 1, memory_order_relaxed);
         lar_work_queue_push(p->resident->work, &j->work);

@@ -14,7 +14,7 @@
 #include "base/ensure.h"
 #include "gateway/serving/token_replies.h"
 
-enum { OUT_BYTES_MAX = 1 << 30, PREFIX_BYTES_MAX = 1 << 20 };
+enum { OUT_BYTES_MAX = 1 << 30, PREFIX_BYTES_MAX = 1 << 20, NAMES_BYTES_MAX = 1024 };
 
 /* -- making -------------------------------------------------------------------------------------------------------- */
 
@@ -41,6 +41,15 @@ static lar_error make_samples(lar_answer *a) {
     return e == LAR_OK || e == LAR_NO_MEMORY ? e : lar_refuse_error(&a->refusal, e, d.text);
 }
 
+/* Its client has a part of it. */
+static lar_error resume(lar_answer *a, const lar_serving_begun *b) {
+    lar_error e = lar_buf_add_slice(&a->names, b->from);
+    a->resumed = true;
+    a->to = a->names.len;
+    a->prompt_told = b->prompt_tokens;
+    return e ? e : lar_buf_add_slice(&a->names, b->to);
+}
+
 /* What the answer is made of, or the refusal; the body is not needed any more. */
 static lar_error prepare(lar_answer *a, const lar_serving_ask *from) {
     bool models = from->endpoint == LAR_SERVING_MODELS || from->endpoint == LAR_SERVING_MODEL;
@@ -48,7 +57,10 @@ static lar_error prepare(lar_answer *a, const lar_serving_ask *from) {
     lar_error e = models ? LAR_OK : lar_ask_read(a->serving, from, &a->ask, &a->refusal);
     if (!e && !chat && from->endpoint != LAR_SERVING_COMPLETIONS)
         return lar_token_reply(a->serving, from, &a->ask, &a->out, &a->refusal);
+    if (!e && from->begun) e = lar_begun_check(&a->ask, &a->refusal);
     if (!e) e = lar_prompts_make(a->serving, from, &a->ask, &a->prompts, &a->refusal);
+    if (e) return e;
+    if (from->begun) e = resume(a, from->begun);
     if (e) return e;
     lar_json_release(&a->ask.json);
     lar_answer_make_id(a, chat ? "chatcmpl-" : "cmpl-", a->id);
@@ -58,7 +70,8 @@ static lar_error prepare(lar_answer *a, const lar_serving_ask *from) {
         a->end.prompt_tokens += (uint32_t)a->prompts.list[i].ids.count;
     }
     e = make_samples(a);
-    return e ? e : lar_answer_write_prefix(a);
+    if (!e && from->begun) lar_answer_sample_resume(&a->samples[0], from->begun);
+    return e ? e : lar_answer_write_prefix(a, from->begun);
 }
 
 lar_error lar_answer_new(const lar_serving *s, const lar_serving_ask *ask, const lar_answer_sink *sink,
@@ -75,9 +88,11 @@ lar_error lar_answer_new(const lar_serving *s, const lar_serving_ask *ask, const
     a->from = *ask;
     a->from.body = a->from.id = LAR_SLICE("");
     a->from.gone = NULL;
+    a->from.begun = NULL;
     a->random = ask->random;
     lar_buf_init(&a->out, OUT_BYTES_MAX);
     lar_buf_init(&a->prefix, PREFIX_BYTES_MAX);
+    lar_buf_init(&a->names, NAMES_BYTES_MAX);
     lar_error e = prepare(a, ask);
     if (e && e != LAR_NO_MEMORY && !a->refusal.status) e = lar_refuse_error(&a->refusal, e, "");
     if (e == LAR_NO_MEMORY) {
@@ -98,6 +113,7 @@ void lar_answer_free(lar_answer *a) {
     lar_ask_release(&a->ask);
     lar_buf_release(&a->out);
     lar_buf_release(&a->prefix);
+    lar_buf_release(&a->names);
     (void)pthread_mutex_destroy(&a->lock);
     free(a);
 }
@@ -153,8 +169,9 @@ static void tell_end(lar_answer *a) {
         e = lar_answer_write_body(a);
         if (!e) tell_json(a, 200, 0);
     } else {
-        if (a->ask.include_usage) e = lar_answer_write_usage(a);
-        if (!e && a->ask.include_usage) tell_out(a);
+        bool usage = a->ask.include_usage || a->resumed; /* whoever hands it on must know it, the client or not */
+        if (usage) e = lar_answer_write_usage(a);
+        if (!e && usage) tell_out(a);
         a->out.len = 0;
         if (!e) e = lar_buf_add_slice(&a->out, LAR_SLICE("data: [DONE]\n\n"));
         if (!e) tell_out(a);
@@ -197,9 +214,11 @@ static void on_begin(void *user, const lar_job_begin *b) {
     job->begun = true;
     job->cached = b->cached_tokens;
     if (first && a->ask.stream && !is_silent(a)) {
-        if (!a->head_told) tell_head(a, &(lar_answer_head){.status = 200, .content_type = "text/event-stream"});
+        uint32_t begun = a->prompts.list[job->index].begun_tokens;
+        if (!a->head_told)
+            tell_head(a, &(lar_answer_head){.status = 200, .content_type = "text/event-stream", .begun_tokens = begun});
         for (uint32_t i = 0; !e && i < a->ask.samples; i++) {
-            e = lar_answer_write_role(a, sample_of(job, i));
+            e = a->resumed ? lar_answer_write_seam(a) : lar_answer_write_role(a, sample_of(job, i));
             if (!e) tell_out(a);
         }
         if (e) fail(a, e, "");
@@ -282,7 +301,11 @@ static lar_error submit(lar_answer *a, uint32_t i, lar_job_ticket *out, lar_diag
                          .tenant = a->from.tenant,
                          .ids = p->ids.ids,
                          .count = (uint32_t)p->ids.count,
-                         .answer_max = a->ask.answer_max,
+                         .answer_max = lar_prompt_answer_max(p, &a->ask),
+                         .opening = {.bytes = p->again_bytes,
+                                     .ends = p->opening_ends,
+                                     .ids = p->opening_ids.ids,
+                                     .id_bytes = p->opening_bytes.ids},
                          .samples = a->ask.samples,
                          .sampling = a->ask.sampling,
                          .ends = a->serving->ends,

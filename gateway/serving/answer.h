@@ -36,6 +36,7 @@ struct lar_answer_sample {
     lar_buf content_probs, reasoning_probs; /* JSON without brackets; streamed: of the token at hand */
     lar_buf texts, probs, offsets, tops;    /* completions: the columns of logprobs, JSON without brackets */
     uint32_t calls_told, reasoning_tokens;
+    uint32_t again;     /* bytes of the tokens to come that the client has: of an answer that goes on */
     uint64_t offset;    /* characters told, for text_offset */
     bool closed;        /* nothing more is told */
     const char *finish; /* NULL: under way */
@@ -54,6 +55,10 @@ struct lar_answer {
     lar_answer_sink sink;
     lar_serving_ask from; /* without body and id, which are the caller's */
     lar_ask ask;
+    bool resumed;  /* an answer that goes on: ask.h has what was begun, in its one prompt */
+    lar_buf names; /* of it: who began and, from `to` on, who goes on */
+    size_t to;
+    int64_t prompt_told; /* of it: prompt tokens as whoever began counted them; below 0: not known */
     lar_prompts prompts;
     lar_refusal refusal; /* status: 0, or that of the error reply */
     char id[LAR_ANSWER_ID_BYTES];
@@ -76,7 +81,9 @@ void lar_answer_make_id(lar_answer *a, const char *kind, char *out);
 /* -- answer_write.c: JSON of chunks and bodies into a->out -------------------------------------------------------- */
 
 /* Appends what every chunk and body has in front of its choices. */
-LAR_MUST_USE lar_error lar_answer_write_prefix(lar_answer *a);
+LAR_MUST_USE lar_error lar_answer_write_prefix(lar_answer *a, const lar_serving_begun *begun);
+/* Of an answer that goes on, in the place of the role: the chunk that says so. */
+LAR_MUST_USE lar_error lar_answer_write_seam(lar_answer *a);
 /* A chunk with one choice: the role; a delta (with the logprobs that wait in the sample); the end. */
 LAR_MUST_USE lar_error lar_answer_write_role(lar_answer *a, const lar_answer_sample *s);
 LAR_MUST_USE lar_error lar_answer_write_delta(lar_answer *a, lar_answer_sample *s, const lar_delta *d);
@@ -91,6 +98,8 @@ LAR_MUST_USE lar_error lar_answer_write_columns(const lar_answer *a, lar_answer_
 /* -- answer_sample.c: tokens to deltas ----------------------------------------------------------------------------- */
 
 LAR_MUST_USE lar_error lar_answer_sample_init(lar_answer *a, uint32_t index, lar_diag *d);
+/* It goes on behind what its client has. */
+void lar_answer_sample_resume(lar_answer_sample *s, const lar_serving_begun *begun);
 void lar_answer_sample_release(lar_answer_sample *s);
 /* Adds a token: s->deltas and the waiting logprobs are what it has brought out. *more: lar_job_calls.on_token's. */
 LAR_MUST_USE lar_error lar_answer_sample_token(lar_answer_sample *s, const lar_sampled *t, bool *more);

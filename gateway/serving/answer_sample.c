@@ -66,6 +66,13 @@ lar_error lar_answer_sample_init(lar_answer *a, uint32_t index, lar_diag *d) {
     return lar_output_stream_new(&o, &sink, &s->output, d);
 }
 
+void lar_answer_sample_resume(lar_answer_sample *s, const lar_serving_begun *begun) {
+    const lar_prompt *p = &s->answer->prompts.list[0];
+    s->again = p->again_bytes;
+    s->reasoning_tokens = p->begun_reasoning;
+    lar_output_stream_resume(s->output, begun->reasoning, begun->content);
+}
+
 void lar_answer_sample_release(lar_answer_sample *s) {
     lar_buf *bufs[] = {&s->content, &s->reasoning, &s->calls,   &s->content_probs, &s->reasoning_probs,
                        &s->texts,   &s->probs,     &s->offsets, &s->tops,          &s->text};
@@ -122,8 +129,16 @@ static lar_slice text_of(const lar_answer_sample *s, uint32_t id) {
     return lar_output_format_marks(v->text.calls, bytes) ? bytes : none;
 }
 
+/* Without what the client has of it. */
+static lar_slice new_text_of(lar_answer_sample *s, uint32_t id) {
+    lar_slice bytes = text_of(s, id);
+    size_t again = s->again < bytes.len ? s->again : bytes.len;
+    s->again -= (uint32_t)again;
+    return lar_slice_of(bytes.ptr + again, bytes.len - again);
+}
+
 lar_error lar_answer_sample_token(lar_answer_sample *s, const lar_sampled *t, bool *more) {
-    lar_slice bytes = text_of(s, t->id);
+    lar_slice bytes = new_text_of(s, t->id);
     lar_output_progress before = lar_output_stream_progress(s->output);
     s->delta_count = 0;
     s->text.len = 0;

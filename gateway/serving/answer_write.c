@@ -12,8 +12,14 @@
 
 static bool is_chat(const lar_answer *a) { return a->from.endpoint == LAR_SERVING_CHAT; }
 
-lar_error lar_answer_write_prefix(lar_answer *a) {
+lar_error lar_answer_write_prefix(lar_answer *a, const lar_serving_begun *begun) {
     lar_json_writer w = {.out = &a->prefix};
+    if (begun && begun->members.len) {
+        lar_json_put(&w, "data: {");
+        lar_json_put_raw(&w, begun->members);
+        lar_json_put(&w, ",\"choices\":[");
+        return w.error;
+    }
     const char *object = !is_chat(a) ? "text_completion" : a->ask.stream ? "chat.completion.chunk" : "chat.completion";
     if (a->ask.stream) lar_json_put(&w, "data: ");
     lar_json_put(&w, "{\"id\":");
@@ -212,6 +218,21 @@ lar_error lar_answer_write_role(lar_answer *a, const lar_answer_sample *s) {
     return end_event(a, &w);
 }
 
+static lar_slice began(const lar_answer *a) { return lar_slice_of(a->names.ptr, a->to); }
+static lar_slice goes_on(const lar_answer *a) { return lar_slice_of(a->names.ptr + a->to, a->names.len - a->to); }
+
+lar_error lar_answer_write_seam(lar_answer *a) {
+    lar_json_writer w = begin_choice(a, &a->samples[0]);
+    lar_json_put(&w, "},\"logprobs\":null,\"finish_reason\":null}],\"larder\":{\"continued_by\":");
+    lar_json_put_text(&w, goes_on(a));
+    lar_json_put(&w, ",\"begun_by\":");
+    lar_json_put_text(&w, began(a));
+    lar_json_put(&w, ",\"after_tokens\":");
+    lar_json_put_u64(&w, a->prompts.list[0].begun_tokens);
+    lar_json_put(&w, a->ask.include_usage ? "},\"usage\":null}\n\n" : "}}\n\n");
+    return w.error;
+}
+
 static void put_delta(const lar_delta *d, lar_slice text, lar_json_writer *w) {
     bool call = d->kind == LAR_OUTPUT_CALL;
     if (d->kind == LAR_OUTPUT_CONTENT || d->kind == LAR_OUTPUT_REASONING) {
@@ -289,10 +310,40 @@ static void put_usage(const lar_answer *a, lar_json_writer *w) {
     lar_json_put(w, "}");
 }
 
+/* Of an answer that goes on: what a client would be told had one side made all of it, and each side's part. Whatever
+ * was cached, was cached at one of them, and stands there. */
+static void put_usage_of_both(const lar_answer *a, lar_json_writer *w) {
+    const lar_answer_end *u = &a->end;
+    const lar_prompt *p = &a->prompts.list[0];
+    uint64_t prompt = a->prompt_told >= 0 ? (uint64_t)a->prompt_told : u->prompt_tokens - p->begun_ids;
+    uint64_t all = (uint64_t)p->begun_ids + u->answer_tokens;
+    const struct {
+        const char *name;
+        uint64_t value;
+    } rows[] = {{"{\"prompt_tokens\":", prompt},
+                {",\"completion_tokens\":", all},
+                {",\"total_tokens\":", prompt + all},
+                {",\"completion_tokens_details\":{\"reasoning_tokens\":", u->reasoning_tokens},
+                {"},\"larder\":{\"continued\":{\"prompt_tokens\":", u->prompt_tokens},
+                {",\"cached_tokens\":", u->cached_tokens},
+                {",\"completion_tokens\":", all > p->begun_tokens ? all - p->begun_tokens : 0},
+                {"},\"begun\":{\"completion_tokens\":", p->begun_tokens}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        lar_json_put(w, rows[i].name);
+        lar_json_put_u64(w, rows[i].value);
+    }
+    lar_json_put(w, "},\"begun_by\":");
+    lar_json_put_text(w, began(a));
+    lar_json_put(w, ",\"continued_by\":");
+    lar_json_put_text(w, goes_on(a));
+    lar_json_put(w, "}}");
+}
+
 lar_error lar_answer_write_usage(lar_answer *a) {
     lar_json_writer w = begin_event(a);
     lar_json_put(&w, "],\"usage\":");
-    put_usage(a, &w);
+    if (a->resumed) put_usage_of_both(a, &w);
+    else put_usage(a, &w);
     lar_json_put(&w, "}\n\n");
     return w.error;
 }

@@ -82,6 +82,13 @@ typedef struct lar_prompt {
     uint32_t mark_count;
     lar_buf echo;        /* its text, where the answer begins with it */
     bool reasoning_open; /* it ends with the mark that opens reasoning */
+    bool reasoning_shut; /* it ends with the mark that closes it: there is none */
+    /* Of an answer that goes on: the prompt ends with what was begun, but for its last word (begun.c). */
+    uint32_t again_bytes; /* of that word: the opening of what is to come */
+    uint32_t opening_ends[LAR_JOB_OPENING_BYTES_MAX];
+    lar_ids opening_ids, opening_bytes;
+    uint32_t begun_tokens, begun_reasoning; /* all that was begun; of it, reasoning */
+    uint32_t begun_ids;                     /* of them, those in the prompt */
 } lar_prompt;
 
 typedef struct lar_prompts {
@@ -89,7 +96,16 @@ typedef struct lar_prompts {
     uint32_t count;
 } lar_prompts;
 
+/* begun.c: appends what was begun of the answer, behind the rendered prompt. INVALID: `no` is filled; NO_MEMORY,
+ * CLIENT_GONE. */
+LAR_MUST_USE lar_error lar_begun_append(const lar_serving *s, const lar_serving_ask *from, lar_prompt *p,
+                                        lar_refusal *no);
+/* begun.c: what a request may not ask for where an answer goes on. INVALID: `no` is filled. */
+LAR_MUST_USE lar_error lar_begun_check(const lar_ask *a, lar_refusal *no);
+
 void lar_prompts_release(lar_prompts *p);
+/* Tokens that the answer to it may have: max_tokens counts what was begun, too. 0: as many as fit. */
+uint32_t lar_prompt_answer_max(const lar_prompt *p, const lar_ask *a);
 /* Renders and tokenises; embedded, zero-initialised. INVALID: `no` is filled; NO_MEMORY. */
 LAR_MUST_USE lar_error lar_prompts_make(const lar_serving *s, const lar_serving_ask *from, const lar_ask *a,
                                         lar_prompts *out, lar_refusal *no);

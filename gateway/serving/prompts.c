@@ -26,6 +26,8 @@ void lar_prompts_release(lar_prompts *p) {
     for (uint32_t i = 0; i < p->count; i++) {
         lar_ids_release(&p->list[i].ids);
         lar_buf_release(&p->list[i].echo);
+        lar_ids_release(&p->list[i].opening_ids);
+        lar_ids_release(&p->list[i].opening_bytes);
     }
     p->count = 0;
 }
@@ -35,6 +37,8 @@ static lar_prompt *add_prompt(lar_prompts *p) {
     *x = (lar_prompt){.mark_count = 0};
     lar_ids_init(&x->ids, IDS_MAX);
     lar_buf_init(&x->echo, ECHO_BYTES_MAX);
+    lar_ids_init(&x->opening_ids, IDS_MAX);
+    lar_ids_init(&x->opening_bytes, IDS_MAX);
     return x;
 }
 
@@ -224,8 +228,10 @@ static lar_error make_chat(making *m, lar_template_values *v, const lar_conversa
             m->s->thinks && lar_output_prompt_opens(lar_buf_slice(&text.bytes), LAR_SLICE(LAR_THINK_BEGIN));
     if (!e) e = find_marks(m, v, c, &text, p);
     if (!e) marks_in_tokens(m, added, p);
+    p->reasoning_shut = lar_output_prompt_opens(lar_buf_slice(&text.bytes), LAR_SLICE(LAR_THINK_END));
     lar_template_text_release(&text);
-    return refuse_text(m, e);
+    e = refuse_text(m, e);
+    return e || !m->from->begun ? e : lar_begun_append(m->s, m->from, p, m->no);
 }
 
 static lar_error make_conversation(making *m, lar_prompts *out) {
@@ -295,11 +301,16 @@ static lar_error make_list(making *m, uint32_t node, lar_prompts *out) {
     return e;
 }
 
+uint32_t lar_prompt_answer_max(const lar_prompt *p, const lar_ask *a) {
+    if (!a->answer_max) return 0;
+    return a->answer_max > p->begun_ids ? a->answer_max - p->begun_ids : 1;
+}
+
 /* -- all ----------------------------------------------------------------------------------------------------------- */
 
 /* At least one token must fit behind the prompt. */
 static lar_error check_length(const making *m, const lar_prompt *p) {
-    uint32_t context = m->s->context, most = m->a->answer_max;
+    uint32_t context = m->s->context, most = lar_prompt_answer_max(p, m->a);
     if (!p->ids.count) return lar_refuse(m->no, m->param, LAR_CODE_VALUE, "%s: the prompt has no tokens", m->param);
     if (p->ids.count >= context)
         return lar_refuse(m->no, m->param, LAR_CODE_CONTEXT,

@@ -13,6 +13,7 @@
 #define LARDER_GATEWAY_SERVING_H
 
 #include "engine/schedule/scheduler.h"
+#include "gateway/serving/begun.h"
 
 /* -- a model, as it is served -------------------------------------------------------------------------------------- */
 
@@ -62,6 +63,7 @@ typedef struct lar_serving_ask {
     int64_t now;             /* seconds since 1970: "created" */
     int64_t local_now;       /* the same moved to the local zone: what templates show as the present day */
     uint32_t queue_ms_max;   /* lar_job_request's */
+    const lar_serving_begun *begun; /* CHAT only; NULL: a new answer. Borrowed for the call */
 } lar_serving_ask;
 
 typedef struct lar_answer_head {
@@ -69,6 +71,7 @@ typedef struct lar_answer_head {
     const char *content_type; /* static: "application/json" or "text/event-stream" */
     bool has_length;          /* false: a stream */
     uint64_t length;          /* of the body in bytes */
+    uint32_t begun_tokens;    /* of an answer that goes on here: what was begun, in this model's tokens */
     uint32_t retry_ms;        /* status 429 and 503: when to come back; 0: not known */
 } lar_answer_head;
 

@@ -48,6 +48,8 @@ typedef struct lar_lease {
     bool fresh_only; /* ask for a new connection */
 } lar_lease;
 
+struct lar_serving_begun; /* gateway/serving/begun.h */
+
 /* A request as it goes upstream. All of it borrowed: the bytes of `iov` until the lease was released or cancelled, the
  * rest for the call. */
 typedef struct lar_lease_request {
@@ -57,7 +59,12 @@ typedef struct lar_lease_request {
     bool to_head_request;    /* the answer that comes belongs to a HEAD request */
     const lar_digest *scope; /* what only this tenant has */
     uint64_t tenant, id;     /* as the journal has them */
+    /* For an engine: the answer goes on behind this (NULL: a new one). The head of the answer then has the field
+     * LAR_BEGUN_TOKENS_FIELD: what was begun, in the engine's tokens. */
+    const struct lar_serving_begun *begun;
 } lar_lease_request;
+
+#define LAR_BEGUN_TOKENS_FIELD "x-larder-begun-tokens"
 
 typedef struct lar_pool_options {
     uv_loop_t *loop;

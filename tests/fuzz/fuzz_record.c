@@ -42,7 +42,8 @@ static void journal(lar_slice bytes) {
                r.rules_seen == again.rules_seen && r.request_id == again.request_id &&
                r.predicted_hit == again.predicted_hit && lar_slice_eq(r.chain, again.chain));
     FUZZ_CHECK(r.attempts == again.attempts && r.target == again.target && r.cold_tokens == again.cold_tokens &&
-               !strcmp(r.failure, again.failure));
+               !strcmp(r.failure, again.failure) && !strcmp(r.continued, again.continued) &&
+               r.begun_output == again.begun_output);
     lar_buf_release(&b);
 }
 

@@ -17,7 +17,7 @@
 
 struct lar_answer {
     lar_answer_sink sink;
-    char body[64];
+    char body[64], begun[80]; /* begun: the texts of an answer that goes on, parted by | */
     bool started, cancelled;
 };
 
@@ -55,6 +55,11 @@ lar_error lar_answer_new(const lar_serving *serving, const lar_serving_ask *ask,
         lar_answer *a = calloc(1, sizeof *a);
         assert_non_null(a);
         a->sink = *sink;
+        const lar_serving_begun *b = ask->begun;
+        if (b)
+            (void)snprintf(a->begun, sizeof a->begun, "%.*s|%.*s|%.*s|%.*s|%.*s|%d", LAR_FMT(b->reasoning),
+                           LAR_FMT(b->content), LAR_FMT(b->members), LAR_FMT(b->from), LAR_FMT(b->to),
+                           (int)b->prompt_tokens);
         memcpy(a->body, ask->body.ptr, ask->body.len < sizeof a->body ? ask->body.len : sizeof a->body - 1);
         s.answer = *out = a;
         s.made++;
@@ -64,7 +69,10 @@ lar_error lar_answer_new(const lar_serving *serving, const lar_serving_ask *ask,
 }
 
 static void say_head(lar_answer *a, int status, uint32_t retry_ms) {
-    lar_answer_head h = {status, "text/event-stream", false, 0, retry_ms};
+    lar_answer_head h = {.status = status,
+                         .content_type = "text/event-stream",
+                         .begun_tokens = a->begun[0] ? 7 : 0,
+                         .retry_ms = retry_ms};
     a->sink.head(a->sink.user, &h);
 }
 static void say(lar_answer *a, const char *text) { a->sink.bytes(a->sink.user, lar_slice_cstr(text)); }
@@ -110,10 +118,11 @@ typedef struct client {
     char told[400]; /* events as words, bodies as they are */
     lar_error error;
     int status;
-    char retry[16];
-    const char *leave_at;  /* the event in which the lease is given up */
-    const char *pause_at;  /* or paused */
-    const char *to_method; /* of the request */
+    char retry[16], begun_tokens[16];
+    const lar_serving_begun *begun; /* of the request */
+    const char *leave_at;           /* the event in which the lease is given up */
+    const char *pause_at;           /* or paused */
+    const char *to_method;          /* of the request */
 } client;
 
 static void send_now(client *c) {
@@ -126,7 +135,8 @@ static void send_now(client *c) {
                            .method = lar_slice_cstr(c->to_method ? c->to_method : "POST"),
                            .path = LAR_SLICE("/v1/chat/completions?a=b"),
                            .to_head_request = c->to_method && strcmp(c->to_method, "HEAD") == 0,
-                           .scope = &scope};
+                           .scope = &scope,
+                           .begun = c->begun};
     bool unsent = true;
     assert_int_equal(lar_lease_send(&c->lease, &r, &unsent), LAR_OK);
     assert_false(unsent);
@@ -145,6 +155,8 @@ static void on_event(void *owner, const lar_lease_event *e) {
         c->status = h->status;
         lar_slice retry = lar_http1_get(h, "retry-after");
         (void)snprintf(c->retry, sizeof c->retry, "%.*s", LAR_FMT(retry));
+        lar_slice begun = lar_http1_get(h, LAR_BEGUN_TOKENS_FIELD);
+        (void)snprintf(c->begun_tokens, sizeof c->begun_tokens, "%.*s", LAR_FMT(begun));
     }
     if (c->leave_at && strcmp(c->leave_at, name) == 0) {
         lar_lease_cancel(&c->lease);
@@ -280,6 +292,51 @@ static void an_answer_comes_in_events(void **state) {
     lar_lease_release(&r.c.lease);
     lar_lease_release(&r.c.lease); /* once more is nothing */
     assert_int_equal(s.cancelled, 0);
+    rig_close(&r);
+}
+
+/* What was begun is copied, and counted, until it was read. */
+static void an_answer_goes_on(void **state) {
+    (void)state;
+    rig r;
+    char content[] = "cc", large[64] = "";
+    const lar_serving_begun begun = {.reasoning = LAR_SLICE("r"),
+                                     .content = lar_slice_cstr(content),
+                                     .members = LAR_SLICE("\"id\":1"),
+                                     .from = LAR_SLICE("far"),
+                                     .to = LAR_SLICE("near"),
+                                     .prompt_tokens = 4};
+    rig_open(&r);
+    r.c.begun = &begun;
+    s.hold_reading = true;
+    begin(&r);
+    wait_reading();
+    content[0] = 'x';
+    assert_int_equal(atomic_load(&r.buffered), (long long)strlen("two parts"
+                                                                 "r"
+                                                                 "cc"
+                                                                 "\"id\":1"
+                                                                 "far"
+                                                                 "near"));
+    let_read();
+    lar_answer *a = started(&r);
+    assert_string_equal(a->begun, "r|cc|\"id\":1|far|near|4");
+    assert_int_equal(atomic_load(&r.buffered), 0);
+    say_head(a, 200, 0);
+    say(a, "on");
+    say_end(a, LAR_OK);
+    turn(&r);
+    assert_string_equal(r.c.told, "ready head body:on end");
+    assert_string_equal(r.c.begun_tokens, "7");
+    lar_lease_release(&r.c.lease);
+    const lar_serving_begun much = {.content = lar_slice_of(large, sizeof large)};
+    r.c.begun = &much;
+    r.c.told[0] = '\0';
+    begin(&r);
+    turn(&r);
+    assert_string_equal(r.c.told, "ready broken");
+    assert_int_equal(r.c.error, LAR_NO_MEMORY);
+    lar_lease_cancel(&r.c.lease);
     rig_close(&r);
 }
 
@@ -535,6 +592,7 @@ static void it_says_what_it_serves(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_answer_comes_in_events),
+        cmocka_unit_test(an_answer_goes_on),
         cmocka_unit_test(an_answer_may_come_before_its_start_returns),
         cmocka_unit_test(a_refusal_says_when_to_come_back),
         cmocka_unit_test(without_a_head_the_lease_breaks),

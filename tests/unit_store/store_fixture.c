@@ -117,10 +117,12 @@ lar_journal_record record_of(uint64_t n) {
         .attempts = (uint8_t)(n % 4),
         .target = (uint8_t)(n % 2),
         .cold_tokens = (uint32_t)(n * 3),
+        .begun_output = n % 4 == 3 ? i + 4 : LAR_TOKENS_UNKNOWN,
     };
     (void)snprintf(r.edition, sizeof r.edition, "2026.%d", (int)(n % 12));
     (void)snprintf(r.provider, sizeof r.provider, "provider-%d", (int)(n % 2));
     (void)snprintf(r.failure, sizeof r.failure, "%s", n % 4 > 1 ? "not_sent" : "");
+    (void)snprintf(r.continued, sizeof r.continued, "%s", n % 4 == 3 ? "local" : "");
     r.chain = chain_of(n);
     (void)snprintf(r.route, sizeof r.route, "route-%d", (int)(n % 2));
     (void)snprintf(r.upstream, sizeof r.upstream, "upstream-%d", (int)(n % 3));
@@ -142,7 +144,8 @@ bool records_equal(const lar_journal_record *a, const lar_journal_record *b) {
            a->predicted_hit == b->predicted_hit && a->predicted_bytes == b->predicted_bytes &&
            a->prompt_bytes == b->prompt_bytes && a->recall_hits == b->recall_hits &&
            a->recall_misses == b->recall_misses && a->attempts == b->attempts && a->target == b->target &&
-           a->cold_tokens == b->cold_tokens && !strcmp(a->failure, b->failure) && lar_slice_eq(a->chain, b->chain);
+           a->cold_tokens == b->cold_tokens && !strcmp(a->failure, b->failure) && !strcmp(a->continued, b->continued) &&
+           a->begun_output == b->begun_output && lar_slice_eq(a->chain, b->chain);
 }
 
 lar_hash key_of(uint64_t n) { return lar_hash_of(lar_slice_of((const char *)&n, sizeof n)); }

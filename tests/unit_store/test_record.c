@@ -45,6 +45,7 @@ static void extremes_round_trip(void **state) {
     assert_int_equal(strlen(out.edition), LAR_JREC_SHORT_BYTES - 1);
     assert_true(out.attempts == 255 && out.target == 255 && out.cold_tokens == UINT32_MAX);
     assert_int_equal(strlen(out.failure), LAR_JREC_SHORT_BYTES - 1);
+    assert_true(strlen(out.continued) == LAR_JREC_NAME_BYTES - 1 && out.begun_output == -1);
     lar_buf_release(&b);
     in.ending = LAR_END_COUNT;
     lar_buf_init(&b, LAR_JREC_BYTES_MAX);
@@ -169,16 +170,37 @@ static void version_2_is_read(void **state) {
     assert_true(r.request_id == 0 && r.edition_hash == 0 && r.prompt_bytes == 0 && r.chain.len == 0);
     assert_true(r.predicted_hit == LAR_TOKENS_UNKNOWN && r.recall_hits == 0 && !r.edition[0] && !r.provider[0]);
     assert_true(r.attempts == 0 && r.target == 0 && r.cold_tokens == 0 && !r.failure[0]);
+    assert_true(!r.continued[0] && r.begun_output == LAR_TOKENS_UNKNOWN);
 }
 
-/* Version 3 is version 4 without what lies between the chain and the error's name. */
+/* Version 4 is version 5 without what lies between the failure and the error's name. */
+static void version_4_is_read(void **state) {
+    (void)state;
+    lar_journal_record in = record_of(7), out;
+    lar_buf b = encoded(&in);
+    uint8_t *p = (uint8_t *)b.ptr;
+    size_t added = 1 + strlen(in.continued) + 8, failure = 1 + 1 + 4 + 1 + strlen(in.failure);
+    uint8_t *behind = (uint8_t *)memmem(p, b.len, in.chain.ptr, in.chain.len) + in.chain.len + failure;
+    assert_true(in.continued[0] && in.begun_output > 0);
+    memmove(behind, behind + added, (size_t)(p + b.len - behind) - added);
+    lar_bytes_put_le(p, 4, 2);
+    seal(p, b.len - added);
+    memset(&out, 0xff, sizeof out);
+    assert_int_equal(lar_journal_decode(lar_slice_of(b.ptr, b.len - added), &out), LAR_OK);
+    in.continued[0] = 0;
+    in.begun_output = LAR_TOKENS_UNKNOWN;
+    assert_true(records_equal(&in, &out));
+    lar_buf_release(&b);
+}
+
+/* Version 3 is version 5 without what lies between the chain and the error's name. */
 static void version_3_is_read(void **state) {
     (void)state;
     lar_journal_record in = record_of(7), out;
     lar_buf b = encoded(&in);
     uint8_t *p = (uint8_t *)b.ptr;
     uint8_t *behind = (uint8_t *)memmem(p, b.len, in.chain.ptr, in.chain.len) + in.chain.len;
-    size_t added = 1 + 1 + 4 + 1 + strlen(in.failure);
+    size_t added = 1 + 1 + 4 + 1 + strlen(in.failure) + 1 + strlen(in.continued) + 8;
     assert_true(in.chain.len && in.attempts == 3 && in.cold_tokens && in.failure[0]);
     memmove(behind, behind + added, (size_t)(p + b.len - behind) - added);
     lar_bytes_put_le(p, 3, 2);
@@ -187,7 +209,8 @@ static void version_3_is_read(void **state) {
     assert_int_equal(lar_journal_decode(lar_slice_of(b.ptr, b.len - added), &out), LAR_OK);
     in.attempts = in.target = 0;
     in.cold_tokens = 0;
-    in.failure[0] = 0;
+    in.failure[0] = in.continued[0] = 0;
+    in.begun_output = LAR_TOKENS_UNKNOWN;
     assert_true(records_equal(&in, &out));
     lar_buf_release(&b);
 }
@@ -300,6 +323,7 @@ int main(void) {
         cmocka_unit_test(version_1_is_read),
         cmocka_unit_test(version_2_is_read),
         cmocka_unit_test(version_3_is_read),
+        cmocka_unit_test(version_4_is_read),
         cmocka_unit_test(sealed_chains_are_looked_at),
         cmocka_unit_test(memory_and_sums_see_damage),
         cmocka_unit_test(sums_saturate),

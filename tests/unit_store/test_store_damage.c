@@ -287,11 +287,12 @@ static void format_1_is_upgraded(void **state) {
         lar_buf_init(&b, LAR_JREC_BYTES_MAX);
         in.time_ms = base + (int64_t)n;
         assert_int_equal(lar_journal_encode(&in, &b), LAR_OK);
-        /* version 1 is version 4 without raw counts (48), rules_seen (8), edits (4), what came with version 3 (48,
-         * two names and the chain) and with version 4 (6 and a name) behind the turn */
+        /* version 1 is version 5 without raw counts (48), rules_seen (8), edits (4), what came with version 3 (48,
+         * two names and the chain), 4 (6 and a name) and 5 (a name and 8) behind the turn */
         enum { COMMON = 4 + 8 + 8 + 2 + 1 + 1 + 2 + 16 + 48 + 48 + 4 };
         size_t added =
             60 + 48 + 1 + strlen(in.edition) + 1 + strlen(in.provider) + 2 + in.chain.len + 6 + 1 + strlen(in.failure);
+        added += 1 + strlen(in.continued) + 8;
         memcpy(v1 + 2, b.ptr + 2, COMMON - 2);
         memcpy(v1 + COMMON, b.ptr + COMMON + added, b.len - COMMON - added);
         size_t len = b.len - added;

@@ -159,6 +159,36 @@ static void penalties_count_what_was_said(void **state) {
     lar_sampler_free(p);
 }
 
+/* A choice among some: the largest of them, or drawn by their weights alone, whatever top_k and top_p say. */
+static void a_choice_among_some(void **state) {
+    (void)state;
+    static const uint32_t ids[] = {6, 3, 1}, one[] = {7};
+    lar_sampling greedy = LAR_SAMPLING_DEFAULT, warm = LAR_SAMPLING_DEFAULT;
+    float logits[VOCAB];
+    double counts[VOCAB] = {0};
+    by_shares(logits);
+    greedy.temperature = 0;
+    lar_sampler *p = sampler(&greedy, VOCAB);
+    lar_sampler_hold(p, ids, 3);
+    assert_int_equal(next(p, logits), 1);
+    assert_int_equal(next(p, logits), 0); /* and that choice alone */
+    lar_sampler_free(p);
+    warm.top_k = 1, warm.top_p = 0.1;
+    p = sampler(&warm, VOCAB);
+    lar_sampler_hold(p, one, 1);
+    assert_int_equal(next(p, logits), 7);
+    for (int i = 0; i < DRAWS; i++) {
+        lar_sampler_hold(p, ids, 3);
+        counts[next(p, logits)]++;
+    }
+    for (int i = 0; i < 3; i++) {
+        double share = shares[ids[i]] / 7, spread = sqrt(share * (1 - share) / DRAWS);
+        assert_true(fabs(counts[ids[i]] / DRAWS - share) < 5 * spread);
+    }
+    assert_true(counts[1] + counts[3] + counts[6] == DRAWS);
+    lar_sampler_free(p);
+}
+
 static void seeds_decide_and_nothing_else(void **state) {
     (void)state;
     float logits[VOCAB];
@@ -264,6 +294,7 @@ int main(void) {
         cmocka_unit_test(a_large_vocabulary_is_filtered_exactly),
         cmocka_unit_test(greedy_takes_the_largest_and_the_lowest_id),
         cmocka_unit_test(penalties_count_what_was_said),
+        cmocka_unit_test(a_choice_among_some),
         cmocka_unit_test(seeds_decide_and_nothing_else),
         cmocka_unit_test(logprobs_are_of_the_logits_as_they_came),
         cmocka_unit_test(logits_that_are_not_finite_end_in_an_error),

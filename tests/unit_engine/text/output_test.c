@@ -346,12 +346,90 @@ static void test_progress(void **state) {
     lar_output_stream_free(o);
 }
 
+typedef struct told {
+    char text[64];
+    lar_output_kind kind;
+} told;
+
+static lar_error keep(void *user, const lar_output_event *event) {
+    told *t = user;
+    (void)snprintf(t->text + strlen(t->text), sizeof t->text - strlen(t->text), "%.*s", LAR_FMT(event->text));
+    t->kind = event->kind;
+    return LAR_OK;
+}
+
+/* What is told of `text` in one go behind `begun`; false: a stop string ended it. */
+static bool tell_behind(const lar_output_options *options, lar_slice reasoning, lar_slice content, lar_slice text,
+                        told *out) {
+    lar_output_stream *o;
+    lar_output_summary s;
+    bool more = true;
+    *out = (told){.text = ""};
+    assert_int_equal(lar_output_stream_new(options, &(lar_output_sink){.user = out, .emit = keep}, &o, NULL), LAR_OK);
+    lar_output_stream_resume(o, reasoning, content);
+    for (size_t i = 0; i < text.len && more; i++)
+        assert_int_equal(lar_output_stream_feed(o, lar_slice_of(text.ptr + i, 1), 1, &more), LAR_OK);
+    assert_int_equal(lar_output_stream_finish(o, &s), LAR_OK);
+    lar_output_stream_free(o);
+    return s.stop < 0;
+}
+
+/* Wherever it was cut, what a client has and what it gets then is the whole text up to the stop string, or what it has
+ * where that reaches into it. */
+static void test_resume_behind_any_cut(void **state) {
+    static const lar_slice stops[] = {{"END", 3}, {"ababc", 5}, {"aab", 3}};
+    const lar_output_options options = {.stops = stops, .stop_count = 3};
+    static const char *const rows[] = {"one END two", "one ENEND", "xababc",  "aaaab",
+                                       "ababab",      "EEN",       "no stop", "aabx"};
+    (void)state;
+    for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
+        told whole, rest;
+        lar_slice text = lar_slice_cstr(rows[r]), none = LAR_SLICE("");
+        bool open = tell_behind(&options, none, none, text, &whole);
+        size_t len = strlen(whole.text), end = text.len;
+        for (size_t cut = 1; cut < end; cut++) {
+            lar_slice begun = lar_slice_of(text.ptr, cut);
+            told before;
+            if (!tell_behind(&options, none, none, begun, &before)) break; /* no answer goes on behind its end */
+            assert_int_equal(tell_behind(&options, none, begun, lar_slice_of(text.ptr + cut, text.len - cut), &rest),
+                             open);
+            char want[64] = "";
+            if (len > cut) (void)snprintf(want, sizeof want, "%s", whole.text + cut);
+            assert_string_equal(rest.text, want);
+        }
+    }
+}
+
+static void test_resume_reasoning(void **state) {
+    const lar_output_options options = {.reasoning_begin = LAR_SLICE("<think>"),
+                                        .reasoning_end = LAR_SLICE("</think>")};
+    const lar_slice none = LAR_SLICE(""), some = LAR_SLICE("ab");
+    told t;
+    (void)state;
+    assert_true(tell_behind(&options, some, none, LAR_SLICE("c"), &t));
+    assert_true(t.kind == LAR_OUTPUT_REASONING && strcmp(t.text, "c") == 0);
+    assert_true(tell_behind(&options, some, none, LAR_SLICE("</think>c"), &t));
+    assert_true(t.kind == LAR_OUTPUT_CONTENT && strcmp(t.text, "c") == 0);
+    assert_true(tell_behind(&options, some, some, LAR_SLICE("<think>c"), &t));
+    assert_true(t.kind == LAR_OUTPUT_CONTENT && strcmp(t.text, "<think>c") == 0);
+    assert_true(tell_behind(&options, none, none, LAR_SLICE("<think>c"), &t));
+    assert_int_equal(t.kind, LAR_OUTPUT_REASONING);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_characters), cmocka_unit_test(test_stops),  cmocka_unit_test(test_reasoning),
-        cmocka_unit_test(test_v3),         cmocka_unit_test(test_v31),    cmocka_unit_test(test_dsml),
-        cmocka_unit_test(test_limit),      cmocka_unit_test(test_errors), cmocka_unit_test(test_formats),
+        cmocka_unit_test(test_characters),
+        cmocka_unit_test(test_stops),
+        cmocka_unit_test(test_reasoning),
+        cmocka_unit_test(test_v3),
+        cmocka_unit_test(test_v31),
+        cmocka_unit_test(test_dsml),
+        cmocka_unit_test(test_limit),
+        cmocka_unit_test(test_errors),
+        cmocka_unit_test(test_formats),
         cmocka_unit_test(test_progress),
+        cmocka_unit_test(test_resume_behind_any_cut),
+        cmocka_unit_test(test_resume_reasoning),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
