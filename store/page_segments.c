@@ -19,7 +19,6 @@
 
 enum { BYTES_MAX_LEAST = 1 << 20, SEGMENT_SHARE = 8, CARRY_SHARE = 4, PAGE_SHARE = 4, READ_ATTEMPTS = 3 };
 #define SEGMENT_BYTES_DEFAULT (UINT64_C(256) << 20)
-#define RING_BYTES_DEFAULT (UINT64_C(64) << 20)
 
 /* -- the list of keys that the index must learn of; under the lock ------------------------------------------ */
 
@@ -193,7 +192,7 @@ static lar_page_segments_options with_defaults(const lar_page_segments_options *
     if (!d.segment_bytes)
         d.segment_bytes =
             d.bytes_max / SEGMENT_SHARE < SEGMENT_BYTES_DEFAULT ? d.bytes_max / SEGMENT_SHARE : SEGMENT_BYTES_DEFAULT;
-    if (!d.ring_bytes) d.ring_bytes = RING_BYTES_DEFAULT;
+    if (!d.ring_bytes) d.ring_bytes = LAR_PAGE_SEGMENTS_RING_BYTES;
     if (!d.sync_ms) d.sync_ms = 1000;
     if (!d.retry_ms) d.retry_ms = 1000;
     return d;

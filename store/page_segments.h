@@ -17,10 +17,12 @@
 
 typedef struct lar_page_segments lar_page_segments;
 
+#define LAR_PAGE_SEGMENTS_RING_BYTES (UINT64_C(64) << 20)
+
 typedef struct lar_page_segments_options {
     uint64_t bytes_max;     /* of all files in the folder together; at least 1 MiB */
     uint64_t segment_bytes; /* 0 = 256 MiB, or an eighth of bytes_max if that is less */
-    uint64_t ring_bytes;    /* 0 = 64 MiB: pages that wait for the disk; memory that is reserved, and used as needed */
+    uint64_t ring_bytes;    /* 0 = LAR_PAGE_SEGMENTS_RING_BYTES: of pages that wait for the disk; used as needed */
     uint32_t sync_ms;       /* 0 = 1000: what was written is synced and indexed after this at the latest */
     uint32_t retry_ms;      /* 0 = 1000: after a failed write, pages are refused for this long */
 } lar_page_segments_options;

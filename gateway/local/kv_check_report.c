@@ -8,6 +8,8 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "gateway/local/report_json.h"
+
 enum { ADVICE_BYTES = 2 * LAR_KV_CHECK_TEXT_BYTES };
 
 /* -- the advice -------------------------------------------------------------------------------------------------- */
@@ -114,14 +116,8 @@ static bool put_advice(cJSON *root, const lar_kv_check_story *s) {
 lar_error lar_kv_check_print_json(const lar_kv_check_story *s, FILE *to) {
     const lar_kv_check *c = s->check;
     cJSON *root = cJSON_CreateObject(), *base = root ? cJSON_AddObjectToObject(root, "bf16") : NULL;
-    char *text = NULL;
-    if (base && put_figures(base, &c->bf16) && put(root, "tokens", (double)c->tokens) &&
-        put(root, "window", c->window) && put(root, "greedy_tokens", c->answer) && put_formats(root, c) &&
-        put_layers(root, c) && put_advice(root, s))
-        text = cJSON_Print(root);
-    cJSON_Delete(root);
-    if (!text) return LAR_NO_MEMORY;
-    int written = fprintf(to, "%s\n", text);
-    cJSON_free(text);
-    return written < 0 ? LAR_IO : LAR_OK;
+    bool whole = base && put_figures(base, &c->bf16) && put(root, "tokens", (double)c->tokens) &&
+                 put(root, "window", c->window) && put(root, "greedy_tokens", c->answer) && put_formats(root, c) &&
+                 put_layers(root, c) && put_advice(root, s);
+    return lar_report_print(root, whole ? LAR_REPORT_WHOLE : LAR_REPORT_LACKS, to);
 }

@@ -1,5 +1,6 @@
 /* larder plan: options, where the model's numbers come from, and what is asked of the sums (header: plan_command.h).
- * Flow: main.c calls; engine/plan reads and computes; plan_report.c prints. One thread; blocks on the model's headers.
+ * Flow: main.c calls; engine/plan reads and computes; plan_report.c prints; --config is plan_serve.c's. One thread;
+ * blocks on the model's headers.
  * Why exit code 1 where it does not fit: a script that starts a model asks this first.
  * Not here: the arithmetic (engine/plan), the table (plan_report.c). */
 #include "gateway/local/plan_command.h"
@@ -18,13 +19,17 @@
 #include "gateway/config/nearest.h"
 #include "gateway/local/local_options.h"
 #include "gateway/local/plan_report.h"
+#include "gateway/local/plan_serve.h"
 
 static const char usage[] =
     "usage: larder plan --model PATH [options]\n"
     "       larder plan --layers N (--kv-heads N --head-dim N | --rank N --rope N) [options]\n"
+    "       larder plan --config FILE [--memory SIZE] [--json]\n"
     "The memory that a model and its requests take, whether it fits, and what to change if not. Reads a Hugging Face\n"
     "folder, a config.json alone (of any model with attention), or GGUF; no weights are loaded. Exit code 0: it fits, 1: "
     "it does not.\n"
+    "  --config FILE      what larder serve -c FILE will take for its models (kind: engine), of the memory that is left\n"
+    "                     on this machine; exit code 3: the configuration is not valid\n"
     "  --model PATH       folder, config.json or FILE.gguf\n"
     "  --preset NAME      long (one conversation of 131072 tokens), short (32 requests of 4096), agents (8 of 65536)\n"
     "  --context N        tokens of a request, prompt and answer (default 8192; 128K is 131072)\n"
@@ -50,7 +55,7 @@ typedef struct preset {
 static const preset presets[] = {{"long", 1, 131072}, {"short", 32, 4096}, {"agents", 8, 65536}};
 
 typedef struct options {
-    const char *model;
+    const char *model, *config;
     uint64_t field[LAR_PLAN_FIELD_COUNT]; /* given by hand; 0: not */
     uint64_t parameters, context, sequences, memory, reserve, experts;
     const preset *preset;
@@ -74,8 +79,9 @@ static const struct {
                      {"--head-dim", LAR_PLAN_HEAD_DIM},   {"--rank", LAR_PLAN_RANK},
                      {"--value-dim", LAR_PLAN_VALUE_DIM}, {"--rope", LAR_PLAN_ROPE}};
 
-static const char *const other_options[] = {"--model",   "--preset", "--context", "--sequences",  "--kv",
-                                            "--weights", "--memory", "--reserve", "--parameters", "--expert-bytes"};
+static const char *const other_options[] = {"--model",      "--preset",       "--context", "--sequences",
+                                            "--kv",         "--weights",      "--memory",  "--reserve",
+                                            "--parameters", "--expert-bytes", "--config"};
 
 static int refuse(const char *name, const char *value, const char *want) {
     (void)fprintf(stderr, "larder: %s '%.100s': %s\n", name, value, want);
@@ -129,6 +135,7 @@ static int take_value(options *o, const char *name, const char *value) {
             return take_count(name, value, lar_plan_field_info_of(field_options[i].field)->most,
                               &o->field[field_options[i].field]);
     if (!strcmp(name, "--model")) return o->model = value, -1;
+    if (!strcmp(name, "--config")) return o->config = value, -1;
     if (!strcmp(name, "--preset")) return take_preset(o, value);
     if (!strcmp(name, "--kv")) return take_kv(o, value);
     if (!strcmp(name, "--weights")) return take_weights(o, value);
@@ -162,6 +169,32 @@ static int unknown(const char *name) {
     return 2;
 }
 
+/* Options that go with neither kind of attention, or not with the other one, by name; NULL: none. */
+static const char *given_in_vain(const options *o, bool latent) {
+    for (size_t i = 0; i < sizeof field_options / sizeof *field_options; i++) {
+        lar_plan_field f = field_options[i].field;
+        bool of_latent = f == LAR_PLAN_RANK || f == LAR_PLAN_ROPE;
+        if (o->field[f] && f != LAR_PLAN_LAYERS && of_latent != latent) return field_options[i].name;
+    }
+    return NULL;
+}
+
+/* What cannot stand together. -1, or the exit code. */
+static int check_together(const options *o) {
+    const char *heads = given_in_vain(o, true), *latent = given_in_vain(o, false);
+    if (heads && latent) {
+        (void)fprintf(stderr, "larder: %s is of attention by heads, %s of latent attention; a model has one of them\n",
+                      heads, latent);
+        return 2;
+    }
+    if (!o->config) return -1;
+    bool more = o->model || o->field[LAR_PLAN_LAYERS] || heads || latent || o->parameters || o->context ||
+                o->sequences || o->reserve || o->experts || o->preset || o->requantised || o->kv;
+    if (!more) return -1;
+    (void)fprintf(stderr, "larder: with --config only --memory and --json; the rest is what the file says\n");
+    return 2;
+}
+
 static int parse(options *o, int argc, char **argv) {
     for (int i = 1; i < argc; i++) {
         const char *arg = argv[i], *equals = strchr(arg, '=');
@@ -181,7 +214,8 @@ static int parse(options *o, int argc, char **argv) {
         int rc = take_value(o, name, value);
         if (rc != -1) return rc;
     }
-    if (o->model || o->field[LAR_PLAN_LAYERS]) return -1;
+    int rc = check_together(o);
+    if (rc != -1 || o->config || o->model || o->field[LAR_PLAN_LAYERS]) return rc;
     (void)fprintf(stderr, "larder: which model? --model PATH, or its numbers from --layers on\n%s", usage);
     return 2;
 }
@@ -239,7 +273,12 @@ static lar_error settle_model(lar_plan_story *s, const options *o, lar_diag *d) 
         if (o->field[i]) m->field[i] = o->field[i];
     if (o->parameters) m->parameters = o->parameters;
     if (!o->model) m->stored = LAR_DTYPE_BF16;
-    return lar_plan_model_finish(m, d);
+    e = lar_plan_model_finish(m, d);
+    const char *vain = e ? NULL : given_in_vain(o, m->latent);
+    if (vain)
+        e = lar_fail(LAR_INVALID, d, "%s changes nothing: the model has %s", vain,
+                     m->latent ? "latent attention (--rank, --rope)" : "attention by heads (--kv-heads, --head-dim)");
+    return e;
 }
 
 /* The formats of as many layers as the model has. */
@@ -326,9 +365,11 @@ static lar_error tell(plan_command *c, const options *o, lar_diag *d) {
 }
 
 int lar_command_plan(int argc, char **argv) {
-    options o = {.kv = "f16"};
+    options o = {0};
     int rc = parse(&o, argc, argv);
     if (rc >= 0) return rc;
+    if (o.config) return lar_plan_serve(o.config, o.memory, o.json);
+    if (!o.kv) o.kv = "f16";
     plan_command *c = calloc(1, sizeof *c);
     if (!c) return (void)fprintf(stderr, "larder: %s\n", lar_error_text(LAR_NO_MEMORY)), 1;
     lar_diag d = {0};

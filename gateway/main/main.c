@@ -121,7 +121,7 @@ static const command commands[] = {
     {"lint", "[options] FILE...", "find what breaks a prefix cache in requests and prompts", lint, HELP_BY_COMMAND},
     {"inspect", "[options] FOLDER|FILE.gguf", "what a model is, and what of it is missing or not supported", inspect,
      HELP_BY_COMMAND},
-    {"plan", "--model PATH [options]", "the memory that a model and its requests take", lar_command_plan,
+    {"plan", "--model PATH | --config FILE", "the memory that a model and its requests take", lar_command_plan,
      HELP_BY_COMMAND},
     {"rules", "[RULE]", "the canonicalisation rules, or one of them", rules, HELP_BY_TABLE},
     {"run", "--model PATH [options]", "run a model on this machine", lar_command_run, HELP_BY_COMMAND},

@@ -1,6 +1,6 @@
-/* The plan of a model of the configuration (header: resident_plan.h). Called by resident.c; engine/plan computes,
- * plan_report.c prints. Main thread; blocks on the model's headers. Why nothing is kept free beside it: what is left of
- * the memory already leaves out what others use. */
+/* The plan of a model of the configuration (header: resident_plan.h). Called by resident.c and plan_serve.c;
+ * engine/plan computes, plan_report.c prints. Main thread; blocks on the model's headers. Why nothing is kept free
+ * beside it: what is left of the memory already leaves out what others use. */
 #include "gateway/resident/resident_plan.h"
 
 #include <string.h>

@@ -121,20 +121,25 @@ def what_the_disk_does_not_keep_is_no_spill(folder):
         until(lambda: sum(spilled_and_failed(larder)[:2]) == spilled_and_failed(larder)[2], "a fate for each page")
 
 
-def the_plan_is_what_is_reserved(folder):
-    """`larder plan` against what the engine says that it took, and against the process's own memory, within 2 %."""
+def random_model(folder):
     writer = os.environ.get("LARDER_TEST_WRITE_MODEL")
     check(writer, "LARDER_TEST_WRITE_MODEL is not set")
-    plain = "listen: 127.0.0.1:0\nadmin: {listen: 127.0.0.1:0}\nthreads: 2\nupstreams:\n  - {url: 'http://127.0.0.1:1'}\n"
-    with Larder(folder, plain) as larder:
-        without = larder.status("RssAnon")
-    shape = ("--layers", "4", "--hidden", "512", "--dense-ff", "2048", "--experts", "16", "--expert-ff", "512", "--vocab", "8192",
-             "--context", "4096", "--no-yarn")
     path = os.path.join(folder, "random")
-    made = subprocess.run([writer, path, "--folder", "--type", "BF16", *shape], capture_output=True, timeout=300, check=False)
+    made = subprocess.run([writer, path, "--folder", "--type", "BF16", "--layers", "4", "--hidden", "512", "--dense-ff", "2048",
+                           "--experts", "16", "--expert-ff", "512", "--vocab", "8192", "--context", "4096", "--no-yarn"],
+                          capture_output=True, timeout=300, check=False)
     check(made.returncode == 0, made.stderr.decode())
     for part in ("tokenizer.json", "tokenizer_config.json"):
         shutil.copy(os.path.join(MODEL, part), path)
+    return path
+
+
+def the_plan_is_what_is_reserved(folder):
+    """`larder plan` against what the engine says that it took, and against the process's own memory, within 2 %."""
+    plain = "listen: 127.0.0.1:0\nadmin: {listen: 127.0.0.1:0}\nthreads: 2\nupstreams:\n  - {url: 'http://127.0.0.1:1'}\n"
+    with Larder(folder, plain) as larder:
+        without = larder.status("RssAnon")
+    path = random_model(folder)
     told = subprocess.run([Larder.binary, "plan", "--model", path, "--context", "4096", "--sequences", "8", "--kv", "bf16",
                            "--json"], capture_output=True, timeout=120, check=True)
     planned = json.loads(told.stdout)["total_bytes"]
@@ -151,8 +156,41 @@ def the_plan_is_what_is_reserved(folder):
         check(SMALL or 0.98 * (most - took["scratch_bytes"]) <= grown <= 1.02 * most, grown, took)
 
 
+def the_plan_of_a_configuration_is_what_is_reserved(folder):
+    """`larder plan --config` against the logs and the metrics of a larder with that configuration, within 2 %: two models,
+    one with a number of bytes for keys and values, the other with its experts in a budget."""
+    text = config(engine=", kv_bytes: 10MiB, pass_tokens: 100").replace("upstreams:\n", "upstreams:\n  - {name: second, kind: engine, "
+                  "engine: {model: '%s', served_name: two, kv: 'fp8,1=bf16', sequences: 3, context: 1000, threads: 1, "
+                  "expert_bytes: 20MiB}}\n  - {name: other, url: 'http://127.0.0.1:1'}\n" % random_model(folder))
+    text += "routes:\n  - {model: two, upstream: second}\n  - {upstream: tiny}\n"
+    with Larder(folder, text) as larder:
+        told = subprocess.run([Larder.binary, "plan", "--config", larder.file, "--json"], capture_output=True, timeout=120,
+                              check=True)
+        plan = json.loads(told.stdout)
+        check([u["name"] for u in plan["upstreams"]] == ["second", "tiny"] and plan["models"] == 2 and plan["fits"], told.stdout)
+        took = 0
+        for upstream in plan["upstreams"]:
+            line = re.search("event=engine_open upstream=%s .*" % upstream["name"], larder.log()).group()
+            one = {k: int(v) for k, v in re.findall(r"(\w+_bytes)=(\d+)", line)}
+            total = one["weights_bytes"] + one["kv_bytes"] + one["scratch_bytes"]
+            planned = upstream["plan"]["total_bytes"]
+            print("%s: planned %d, taken %d" % (upstream["name"], planned, total))
+            check(abs(planned - total) <= 0.02 * total, upstream, one)
+            took += total
+        check(abs(plan["total_bytes"] - took) <= 0.02 * took, plan["total_bytes"], took)
+        m = idle(larder)
+        kept = sum(u["plan"]["cache"]["bytes"] for u in plan["upstreams"])
+        check(abs(kept - m["engine_page_bytes"]) <= 0.02 * kept, kept, m["engine_page_bytes"])
+        check(0 < m["engine_expert_bytes"] <= 20 << 20, m["engine_expert_bytes"])
+        people = subprocess.run([Larder.binary, "plan", "--config=" + larder.file], capture_output=True, timeout=120, check=True)
+        check(re.search(b"^upstream  second\n.*^upstream  tiny\n.*^all ", people.stdout, re.M | re.S), people.stdout)
+    little = subprocess.run([Larder.binary, "plan", "--config", folder + "/larder.yaml", "--memory", "30M"], capture_output=True,
+                            timeout=120, check=False)
+    check(little.returncode == 1 and b"It does not fit" in little.stdout, little.stdout)
+
+
 if __name__ == "__main__":
     run([what_cannot_fit_is_refused_with_the_plan, what_is_wrong_is_named, a_model_without_its_text_is_refused,
          a_valid_file_is_checked_without_a_start, two_models_in_one_process, kept_prefixes_outlive_a_restart,
          what_the_disk_does_not_keep_is_no_spill,
-         the_plan_is_what_is_reserved])
+         the_plan_is_what_is_reserved, the_plan_of_a_configuration_is_what_is_reserved])
