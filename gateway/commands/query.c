@@ -204,6 +204,7 @@ static int take_value(parse *p, unsigned takes) {
     if (takes & LAR_QUERY_FORMAT && !strcmp(p->name, "--format")) return take_format(p);
     if (takes & LAR_QUERY_REPORT && !strcmp(p->name, "--format")) return take_report(p);
     if (takes & LAR_QUERY_FOLLOW && (!strcmp(p->name, "-n") || !strcmp(p->name, "--lines"))) return take_lines(p);
+    if (takes & LAR_QUERY_ADMIN && !strcmp(p->name, "--admin")) return p->q->admin = p->value, -1;
     return -2;
 }
 
@@ -214,6 +215,7 @@ static bool has_value(const char *name, unsigned takes) {
         if (!strcmp(name, names[i])) return true;
     }
     return (takes & (LAR_QUERY_FORMAT | LAR_QUERY_REPORT) && !strcmp(name, "--format")) ||
+           (takes & LAR_QUERY_ADMIN && !strcmp(name, "--admin")) ||
            (takes & LAR_QUERY_FOLLOW && (!strcmp(name, "-n") || !strcmp(name, "--lines")));
 }
 

@@ -14,7 +14,7 @@ int lar_command_export(int argc, char **argv);
 
 /* -- shared by the three ------------------------------------------------------------------------------ */
 
-enum { LAR_QUERY_JSON = 1, LAR_QUERY_FOLLOW = 2, LAR_QUERY_FORMAT = 4, LAR_QUERY_REPORT = 8 };
+enum { LAR_QUERY_JSON = 1, LAR_QUERY_FOLLOW = 2, LAR_QUERY_FORMAT = 4, LAR_QUERY_REPORT = 8, LAR_QUERY_ADMIN = 16 };
 
 typedef struct lar_query {
     int64_t now_ms;            /* given: what "1h" counts back from */
@@ -23,6 +23,7 @@ typedef struct lar_query {
     const char *tenant_name;   /* as given, if the tenant was chosen by name; else NULL */
     bool json, follow;
     uint64_t lines;     /* tail: 10 */
+    const char *admin;  /* ADMIN: of a running larder that is asked, too; NULL: none */
     const char *format; /* FORMAT: "jsonl"; REPORT (text or json) sets `json` */
 } lar_query;
 

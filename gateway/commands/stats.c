@@ -1,5 +1,6 @@
 /* larder stats: hit rates, tokens, first-byte times and money, in all and by model, upstream, tenant, turn, ending.
- * Flow: main.c calls; query.c opens; one scan fills the tallies; printed as tables or as JSON. One thread.
+ * Flow: main.c calls; query.c opens; one scan fills the tallies; printed as tables or as JSON; with --admin a running
+ * larder is asked for what no store has (stats_experts.c). One thread.
  * Invariants: 1. a rate is over requests whose hits are known, and the number of others stands beside it.
  * 2. Money is over requests with a price and known tokens; a model without a row is "unknown", not free.
  * 3. What never was a prompt (tally.h) is counted on a line of its own, and is neither a model's nor a turn's.
@@ -16,6 +17,7 @@
 #include "gateway/commands/fields.h"
 #include "gateway/commands/present.h"
 #include "gateway/commands/query.h"
+#include "gateway/commands/stats_experts.h"
 #include "gateway/commands/tally.h"
 #include "policies/canon.h"
 
@@ -23,7 +25,9 @@ enum { TURNS = 6, ROWS_SHOWN = 50, JSON_NAME_BYTES = 4096 };
 
 static const char usage[] = "usage: larder stats --store DIR [options]\n"
                             "Sums of the journal: hit rates, tokens, first-byte times, money.\n"
-                            "  --json             for programs\n";
+                            "  --json             for programs\n"
+                            "  --admin ADDRESS    HOST:PORT of a running larder's admin listener: also hit rates of\n"
+                            "                     experts in a budget since its start, by layer, and advice\n";
 
 static const char *const turn_names[TURNS] = {"0", "1", "2", "3-5", "6-10", "11+"};
 
@@ -368,7 +372,7 @@ static void json_rules(cJSON *o, const stats *s) {
     }
 }
 
-static int print_json(stats *s) {
+static int print_json(stats *s, const lar_stats_experts *experts) {
     cJSON *o = cJSON_CreateObject();
     cJSON *all = o ? cJSON_AddObjectToObject(o, "all") : NULL;
     if (all) json_tally(all, &s->all);
@@ -401,6 +405,7 @@ static int print_json(stats *s) {
     cJSON *endings = o ? cJSON_AddObjectToObject(o, "endings") : NULL;
     for (int i = 0; endings && i < LAR_END_COUNT; i++) json_u64(endings, lar_ending_name((lar_ending)i), s->endings[i]);
     if (o) json_rules(o, s);
+    if (o) lar_stats_experts_json(experts, o);
     lar_error e = lar_present_document(o, stdout);
     if (e == LAR_NO_MEMORY) (void)fprintf(stderr, "larder: %s\n", lar_error_text(e));
     return e ? 1 : 0;
@@ -417,12 +422,9 @@ static void stats_free(stats *s) {
     free(s);
 }
 
-int lar_command_stats(int argc, char **argv) {
-    lar_query q = {.now_ms = lar_clock_wall_ms()};
+static int sum_up(const lar_query *q, const lar_stats_experts *experts) {
     lar_store *store;
-    int rc = lar_query_parse(&q, usage, LAR_QUERY_JSON, argc, argv);
-    if (rc >= 0) return rc;
-    rc = lar_query_open(&q, &store);
+    int rc = lar_query_open(q, &store);
     if (rc) return rc;
     stats *s = calloc(1, sizeof *s);
     if (s) s->models = lar_groups_new();
@@ -430,17 +432,29 @@ int lar_command_stats(int argc, char **argv) {
     if (s) s->tenants = lar_groups_new();
     if (s) s->further = lar_groups_new();
     bool ready = s && s->models && s->upstreams && s->tenants && s->further;
-    lar_error e = ready ? lar_store_scan(store, &q.filter, 0, add_record, s, &s->damaged) : LAR_NO_MEMORY;
+    lar_error e = ready ? lar_store_scan(store, &q->filter, 0, add_record, s, &s->damaged) : LAR_NO_MEMORY;
     lar_store_close(store);
     if (e) {
         (void)fprintf(stderr, "larder: %s\n", lar_error_text(e));
         rc = 1;
-    } else if (q.json) {
-        rc = print_json(s);
+    } else if (q->json) {
+        rc = print_json(s, experts);
     } else {
-        print_people(s, &q);
+        print_people(s, q);
+        lar_stats_experts_print(experts, stdout);
     }
     (void)fflush(stdout);
     stats_free(s);
+    return rc;
+}
+
+int lar_command_stats(int argc, char **argv) {
+    lar_query q = {.now_ms = lar_clock_wall_ms()};
+    lar_stats_experts experts = {NULL};
+    int rc = lar_query_parse(&q, usage, LAR_QUERY_JSON | LAR_QUERY_ADMIN, argc, argv);
+    if (rc >= 0) return rc;
+    rc = q.admin ? lar_stats_experts_ask(&experts, q.admin) : 0;
+    if (!rc) rc = sum_up(&q, &experts);
+    lar_stats_experts_release(&experts);
     return rc;
 }

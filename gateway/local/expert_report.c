@@ -4,17 +4,7 @@
 #include "gateway/local/expert_report.h"
 
 #include "engine/experts/expert_advice.h"
-
-/* Bytes that the system could still give out; 0: it does not say. */
-static uint64_t available_bytes(void) {
-    char line[128];
-    unsigned long long kib = 0;
-    FILE *f = fopen("/proc/meminfo", "r");
-    while (f && fgets(line, sizeof line, f))
-        if (sscanf(line, "MemAvailable: %llu kB", &kib) == 1) break;
-    if (f) (void)fclose(f);
-    return kib * 1024;
-}
+#include "gateway/resident/memory_left.h"
 
 void lar_expert_report(const lar_engine *e, FILE *to) {
     const double mib = 1 << 20;
@@ -29,6 +19,9 @@ void lar_expert_report(const lar_engine *e, FILE *to) {
                   (unsigned long long)used, (double)c.bytes_read / mib,
                   (double)c.bytes_read / mib * 1e6 / (double)(c.read_us + 1), (double)c.stall_us / 1e6,
                   (double)c.run_us / 1e6);
-    uint32_t n = lar_expert_advice(&c, available_bytes(), lines);
+    uint64_t left = 0;
+    lar_diag unknown = {0};
+    if (lar_memory_left("", &left, &unknown)) left = 0;
+    uint32_t n = lar_expert_advice(&c, left, lines);
     for (uint32_t i = 0; i < n; i++) (void)fprintf(to, "[experts: %s]\n", lines[i]);
 }

@@ -107,21 +107,24 @@ static lar_error ready(lar_gateway *g, lar_buf *out) {
 static lar_error answer(lar_gateway *g, const lar_http1_head *h, lar_buf *out) {
     if (lar_slice_eq_cstr(h->target, "/healthz")) return respond(out, 200, "text/plain", LAR_SLICE("ok\n"));
     if (lar_slice_eq_cstr(h->target, "/readyz")) return ready(g, out);
-    bool upstreams = lar_slice_eq_cstr(h->target, "/upstreams");
-    if (!upstreams && !lar_slice_eq_cstr(h->target, "/metrics"))
+    bool upstreams = lar_slice_eq_cstr(h->target, "/upstreams"), experts = lar_slice_eq_cstr(h->target, "/experts");
+    bool json = upstreams || experts;
+    if (!json && !lar_slice_eq_cstr(h->target, "/metrics"))
         return respond(out, 404, "text/plain", LAR_SLICE("not found\n"));
     lar_buf text;
     lar_buf_init(&text, ADMIN_TEXT_BYTES_MAX);
     lar_error e = LAR_OK;
     if (upstreams) {
         e = lar_standing_json(g, &text);
+    } else if (experts) {
+        e = lar_resident_experts_json(g->residents, g->resident_count, &text);
     } else {
         refresh(g);
         e = lar_metrics_text(g->metrics, &text);
         if (!e) e = lar_standing_metrics(g, &text);
         if (!e) e = lar_resident_expert_metrics(g->residents, g->resident_count, &text);
     }
-    const char *type = upstreams ? "application/json" : "text/plain; version=0.0.4; charset=utf-8";
+    const char *type = json ? "application/json" : "text/plain; version=0.0.4; charset=utf-8";
     if (!e) e = respond(out, 200, type, lar_buf_slice(&text));
     lar_buf_release(&text);
     return e;

@@ -1,5 +1,5 @@
-/* The admin listener: /metrics, /healthz, /readyz, /upstreams. Runs on the main thread's loop, apart from the traffic.
- */
+/* The admin listener: /metrics, /healthz, /readyz, /upstreams, /experts. Runs on the main thread's loop, apart from the
+ * traffic. */
 #ifndef LARDER_GATEWAY_ADMIN_H
 #define LARDER_GATEWAY_ADMIN_H
 

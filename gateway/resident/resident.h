@@ -38,5 +38,8 @@ void lar_resident_metrics(lar_resident *const *residents, uint32_t count, lar_me
 /* Appends hits and misses of each MoE layer (expert_metrics.def), of models whose experts are in a budget. Any thread.
  * */
 LAR_MUST_USE lar_error lar_resident_expert_metrics(lar_resident *const *residents, uint32_t count, lar_buf *out);
+/* Appends {"engines": [...]}, the body of GET /experts: of each model with a budget for experts what was counted since
+ * its start, in all and by layer, and what that advises. Any thread. */
+LAR_MUST_USE lar_error lar_resident_experts_json(lar_resident *const *residents, uint32_t count, lar_buf *out);
 
 #endif

@@ -3,8 +3,6 @@
 #include "gateway/resident/resident_parts.h"
 
 #include <inttypes.h>
-#include <stddef.h>
-#include <string.h>
 
 typedef struct row {
     lar_metric metric;
@@ -83,41 +81,4 @@ void lar_resident_metrics(lar_resident *const *residents, uint32_t count, lar_me
     count_outcomes(residents, count, sums, n);
     for (uint32_t i = 0; i < n; i++) lar_metrics_set(m, sums[i].metric, (int64_t)sums[i].value);
     lar_metrics_set(m, LAR_METRIC_ENGINE_GAP_MICROSECONDS_MAX, (int64_t)gap_us);
-}
-
-/* -- by layer ----------------------------------------------------------------------------------------------------- */
-
-typedef struct layer_row {
-    const char *name, *kind, *help;
-    size_t offset; /* of its count */
-} layer_row;
-
-static const layer_row layer_rows[] = {
-#define LAR_EXPERT_METRIC(field, name, kind, labels, help) {name, kind, help, offsetof(lar_expert_layer_counts, field)},
-#include "gateway/resident/expert_metrics.def"
-#undef LAR_EXPERT_METRIC
-};
-
-static lar_error layers_text(const lar_resident *r, const layer_row *l, lar_buf *out) {
-    lar_error e = LAR_OK;
-    for (uint32_t i = 0; !e && i < lar_engine_expert_layers(r->engine); i++) {
-        lar_expert_layer_counts c = lar_engine_expert_layer(r->engine, i);
-        uint64_t value;
-        memcpy(&value, (const char *)&c + l->offset, sizeof value);
-        e = lar_buf_printf(out, "larder_%s{upstream=\"%s\",layer=\"%u\"} %" PRIu64 "\n", l->name, r->o.config->name,
-                           (unsigned)c.number, value);
-    }
-    return e;
-}
-
-lar_error lar_resident_expert_metrics(lar_resident *const *residents, uint32_t count, lar_buf *out) {
-    uint32_t layers = 0;
-    lar_error e = LAR_OK;
-    for (uint32_t r = 0; r < count; r++) layers += lar_engine_expert_layers(residents[r]->engine);
-    for (size_t i = 0; layers && !e && i < sizeof layer_rows / sizeof *layer_rows; i++) {
-        const layer_row *l = &layer_rows[i];
-        e = lar_buf_printf(out, "# HELP larder_%s %s\n# TYPE larder_%s %s\n", l->name, l->help, l->name, l->kind);
-        for (uint32_t r = 0; !e && r < count; r++) e = layers_text(residents[r], l, out);
-    }
-    return e;
 }

@@ -5,6 +5,7 @@ usage: serve_chat.py LARDER [PART OF A TEST'S NAME]
 """
 import json
 import os
+import re
 import subprocess
 
 from serve_parts import MODEL, Larder, ask, ask_chat, chat, check, config, idle, long_text, metrics, metrics_by, run
@@ -50,6 +51,41 @@ def completions_models_and_tokens(folder):
         check("Once upon a time" in back["prompt"], back)
         check(ask(larder, "/tokenize", method="GET").status == 405, "the wrong method")
         idle(larder)
+
+
+def stats(larder, *more):
+    return subprocess.run([Larder.binary, "stats", "--store", larder.folder + "/store", *more], capture_output=True, timeout=60,
+                          check=False, text=True)
+
+
+def stats_tell_of_experts_by_layer(folder):
+    """Where the running larder is named, by what its metrics say, with advice; elsewhere not a word."""
+    store = "store: {dir: %s/store}\n" % folder
+    admin = "127.0.0.1:%d"
+    with Larder(folder, config(", expert_bytes: 1MiB", store)) as larder:
+        for i in range(4):   # enough for advice on hits and times
+            ask_chat(larder, "Question %d" % i, max_tokens=60, ignore_eos=True)
+        m = idle(larder)
+        told = stats(larder, "--admin", admin % larder.admin_port, "--json")
+        check(told.returncode == 0, told.stderr)
+        engine, = json.loads(told.stdout)["expert_engines"]
+        check(engine["upstream"] == "tiny" and engine["bytes"] == m["engine_expert_bytes"], engine)
+        check(engine["hits"] == m["engine_expert_hits_total"] and engine["misses"] == m["engine_expert_misses_total"], engine, m)
+        check(engine["stall_us"] <= engine["run_us"] and engine["bytes_read"] == m["engine_expert_read_bytes_total"], engine)
+        hits = metrics_by(larder, "engine_expert_layer_hits_total")
+        check({'{upstream="tiny",layer="%d"}' % l["layer"]: l["hits"] for l in engine["layers"]} == hits, engine["layers"], hits)
+        people = stats(larder, "--admin=" + admin % larder.admin_port).stdout
+        check("experts of tiny since its start" in people and people.count("\nadvice    ") == len(engine["advice"]), people)
+        for l in engine["layers"]:
+            check(re.search(r"^%d +%d +%d +[0-9.]+%%$" % (l["layer"], l["hits"], l["misses"]), people, re.M), people)
+        check("experts" not in stats(larder).stdout, "asked without --admin")
+        other = stats(larder, "--admin", admin % larder.port)   # the clients' listener
+        check(other.returncode == 1 and "no admin listener" in other.stderr, other.stderr)
+    with Larder(folder, config("", store)) as larder:
+        ask_chat(larder, max_tokens=2)
+        idle(larder)
+        told = stats(larder, "--admin", admin % larder.admin_port).stdout
+        check("no model of that larder has a budget" in told, told)
 
 
 def experts_in_a_budget_answer_alike(folder):
@@ -190,7 +226,7 @@ def one_flag_serves_a_model(folder):
 
 if __name__ == "__main__":
     run([whole_and_streamed_answers_are_the_same, completions_models_and_tokens, experts_in_a_budget_answer_alike,
-         what_it_does_not_answer_is_said,
-         errors_name_the_field, aliases_and_routes_choose_the_model, prefixes_are_kept_for_a_tenant_alone, the_journal_has_it,
+         stats_tell_of_experts_by_layer, what_it_does_not_answer_is_said, errors_name_the_field,
+         aliases_and_routes_choose_the_model, prefixes_are_kept_for_a_tenant_alone, the_journal_has_it,
          e13_over_long_prompts_are_refused_with_both_numbers, e19_what_can_never_fit_is_refused_at_once,
          one_flag_serves_a_model])

@@ -49,6 +49,10 @@ expect 1 err 'is larder running' upstreams --admin 127.0.0.1:1
 expect 2 err 'is no HOST:PORT' upstreams --admin nowhere
 expect 2 err 'unknown option' upstreams --jsn
 expect 2 err 'a value is missing' upstreams --admin
+expect 1 err 'is larder running' stats --store . --admin 127.0.0.1:1
+expect 2 err 'is no HOST:PORT' stats --store . --admin nowhere
+expect 2 err 'needs a value' stats --store . --admin
+expect 2 err 'unknown option' tail --store . --admin 127.0.0.1:1
 expect 3 err 'would miss once' check -c good.yaml --edition 2026.11
 expect 3 err 'does not know that edition' check -c good.yaml --edition 2031.01
 for command in serve check config stats tail export upstreams baseline explain fingerprint inspect rules version help; do
