@@ -47,7 +47,8 @@ enum {
     LAR_JREC_USAGE_PARTIAL = 2,  /* the answer was cut; usage is what had arrived */
     LAR_JREC_USAGE_ODD = 4,      /* numbers contradicted each other and were clamped; raw ones kept */
     LAR_JREC_USAGE_INJECTED = 8, /* larder asked for the usage event itself */
-    LAR_JREC_REUSED = 16         /* sent on a pooled connection */
+    LAR_JREC_REUSED = 16,        /* sent on a pooled connection */
+    LAR_JREC_ANSWER_KEPT = 32    /* the answer was a kept one: the upstream was not asked, tokens are unknown */
 };
 
 enum { LAR_JREC_NAME_BYTES = 96, LAR_JREC_SHORT_BYTES = 24 };

@@ -175,9 +175,18 @@ static void print_donor(const explaining *x, const lar_verdict *v) {
         print_place("mended    as the clients wrote them they part already in ", q, d->common_raw + 1);
 }
 
+/* A kept answer was nobody's prompt: there is nothing to hit or miss. */
+static const lar_miss_row *why_of(const explaining *x, const lar_verdict *v) {
+    static const lar_miss_row kept = {
+        .code = "kept_answer",
+        .text = "the client got an answer that larder had kept, and nothing was sent upstream",
+        .todo = "nothing; a request with the field x-larder-cache: bypass asks the upstream"};
+    return x->request.record.flags & LAR_JREC_ANSWER_KEPT ? &kept : lar_miss_get(v->miss);
+}
+
 static void print_text(const explaining *x, const lar_verdict *v, const lar_provider *p) {
     const lar_journal_record *r = &x->request.record;
-    const lar_miss_row *why = lar_miss_get(v->miss);
+    const lar_miss_row *why = why_of(x, v);
     (void)printf("request   ");
     print_id(&x->request);
     print_name("\n          ", r->route);
@@ -277,9 +286,9 @@ static int print_json(const explaining *x, const lar_verdict *v) {
     if (o) json_place(o, "parts_in", &x->request, v->broke);
     if (o) json_place(o, "written_parts_in", &x->request, d && d->common_raw < d->common ? d->common_raw + 1 : -1);
     if (o) json_i64(o, "expected_hit_tokens", v->expected_hit);
-    if (o) (void)cJSON_AddStringToObject(o, "why", lar_miss_get(v->miss)->code);
-    if (o) (void)cJSON_AddStringToObject(o, "text", lar_miss_get(v->miss)->text);
-    if (o) (void)cJSON_AddStringToObject(o, "what_to_do", lar_miss_get(v->miss)->todo);
+    if (o) (void)cJSON_AddStringToObject(o, "why", why_of(x, v)->code);
+    if (o) (void)cJSON_AddStringToObject(o, "text", why_of(x, v)->text);
+    if (o) (void)cJSON_AddStringToObject(o, "what_to_do", why_of(x, v)->todo);
     if (o) json_i64(o, "compared", (int64_t)x->search.looked_at);
     lar_error e = lar_present_document(o, stdout);
     if (e == LAR_NO_MEMORY) (void)fprintf(stderr, "larder: %s\n", lar_error_text(e));

@@ -177,8 +177,13 @@ static void print_totals(stats *s) {
     if (rate < 0) (void)printf("hit rate  unknown");
     else (void)printf("hit rate  %.1f%%", 100 * rate);
     (void)printf(" of %" PRIu64 " requests with known hits; unknown for %" PRIu64 "\n", n->known, lar_tally_unknown(n));
-    if (n->promptless)
-        (void)printf("no prompt %" PRIu64 " requests: refused, or not to a model (lists of models)\n", n->promptless);
+    if (n->promptless > n->kept)
+        (void)printf("no prompt %" PRIu64 " requests: refused, or not to a model (lists of models)\n",
+                     n->promptless - n->kept);
+    if (n->kept)
+        (void)printf("kept      %" PRIu64 " requests got a kept answer: %" PRIu64 " prompt and %" PRIu64
+                     " output tokens not asked for again\n",
+                     n->kept, n->kept_prompt, n->kept_output);
     (void)printf("tokens    prompt %" PRIu64 ", hit %" PRIu64 ", miss %" PRIu64 " (written %" PRIu64
                  "), output %" PRIu64 "\n",
                  n->prompt, n->hit, n->miss, n->write, n->output);
@@ -317,7 +322,10 @@ static void json_tally(cJSON *o, lar_tally *n) {
     json_u64(o, "requests", n->requests);
     json_u64(o, "known", n->known);
     json_u64(o, "unknown", lar_tally_unknown(n));
-    json_u64(o, "no_prompt", n->promptless);
+    json_u64(o, "no_prompt", n->promptless - n->kept);
+    json_u64(o, "kept_answers", n->kept);
+    json_u64(o, "kept_prompt_tokens", n->kept_prompt);
+    json_u64(o, "kept_output_tokens", n->kept_output);
     json_fixed(o, "hit_rate", rate, rate >= 0);
     json_u64(o, "prompt_tokens", n->prompt);
     json_u64(o, "hit_tokens", n->hit);

@@ -95,6 +95,7 @@ static void people_line(lar_buf *b, const lar_journal_record *r) {
     else (void)!lar_buf_printf(b, "  -");
     seconds(b, "ttft", r->ttft_us);
     seconds(b, "total", r->total_us);
+    if (r->flags & LAR_JREC_ANSWER_KEPT) (void)!lar_buf_printf(b, "  kept answer");
     if (r->attempts > 1) (void)!lar_buf_printf(b, "  attempts %u", r->attempts);
     if (r->failure[0]) (void)!lar_buf_printf(b, "  failure ");
     if (r->failure[0]) short_name(b, r->failure);

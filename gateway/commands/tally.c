@@ -59,17 +59,29 @@ static void add(uint64_t *sum, int64_t n) {
 static uint64_t count_of(int64_t n) { return n > 0 ? (uint64_t)n : 0; }
 
 bool lar_tally_has_prompt(const lar_journal_record *r) {
+    if (r->flags & LAR_JREC_ANSWER_KEPT) return false;
     if (r->tokens.prompt != LAR_TOKENS_UNKNOWN || r->tokens.hit != LAR_TOKENS_UNKNOWN) return true;
     return r->ending != LAR_END_REFUSED && r->model[0];
 }
 
 uint64_t lar_tally_unknown(const lar_tally *t) { return t->requests - t->known - t->promptless; }
 
+static void add_kept(lar_tally *t, const lar_journal_record *r) {
+    t->kept++;
+    add(&t->kept_prompt, r->raw.prompt);
+    if (r->spelling == LAR_SPELLING_ANTHROPIC) { /* the cached part stands beside the prompt */
+        add(&t->kept_prompt, r->raw.hit);
+        add(&t->kept_prompt, r->raw.write);
+    }
+    add(&t->kept_output, r->raw.output);
+}
+
 void lar_tally_add(lar_tally *t, const lar_journal_record *r, const lar_price *price) {
     const int64_t unknown = LAR_TOKENS_UNKNOWN;
     const lar_tokens *n = &r->tokens;
     t->requests++;
     t->promptless += !lar_tally_has_prompt(r);
+    if (r->flags & LAR_JREC_ANSWER_KEPT) add_kept(t, r);
     t->partial += (r->flags & LAR_JREC_USAGE_PARTIAL) != 0;
     t->odd += (r->flags & LAR_JREC_USAGE_ODD) != 0;
     t->edited += r->edits > 0;

@@ -24,6 +24,7 @@ typedef struct lar_tally {
     char name[2 * LAR_JREC_NAME_BYTES + 8];
     uint64_t requests, known;                  /* known: hit and miss tokens were reported */
     uint64_t promptless;                       /* of the requests: see lar_tally_has_prompt */
+    uint64_t kept, kept_prompt, kept_output;   /* of these, answered with a kept answer; tokens not asked for again */
     uint64_t prompt, hit, miss, write, output; /* of those known */
     uint64_t partial, odd, edited;
     uint64_t priced; /* requests whose cost could be computed */
@@ -31,8 +32,8 @@ typedef struct lar_tally {
     lar_samples ttft;
 } lar_tally;
 
-/* False for what never was a prompt to the upstream: refused by larder, or without a model (a list of models) and
- * without reported tokens. Its tokens are not unknown, there are none. */
+/* False for what never was a prompt to the upstream: refused by larder, answered with a kept answer, or without a model
+ * (a list of models) and without reported tokens. Its tokens are not unknown, there are none. */
 bool lar_tally_has_prompt(const lar_journal_record *r);
 /* Requests with a prompt whose hits are not known. */
 uint64_t lar_tally_unknown(const lar_tally *t);

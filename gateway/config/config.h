@@ -123,6 +123,8 @@ typedef struct lar_route_config {
     uint32_t continue_with;        /* an upstream of kind engine, or LAR_CONTINUE_NOBODY */
     uint32_t deadline_ms, hold_ms; /* 0 = none */
     uint32_t hold_bytes;
+    uint32_t answers_ttl_ms; /* 0: answers are not kept, and the two below are false */
+    bool answers_sampled, answers_coalesce;
     int canon; /* a lar_canon_mode, or -1: as canon.mode says */
 } lar_route_config;
 

@@ -385,6 +385,9 @@ static lar_error take_route(lar_loader *l, const lar_route_raw *raw, const lar_m
                                 .deadline_ms = raw->deadline_ms,
                                 .hold_ms = raw->hold_ms,
                                 .hold_bytes = (uint32_t)raw->hold_bytes,
+                                .answers_ttl_ms = raw->answers_ttl_ms,
+                                .answers_sampled = raw->answers_sampled,
+                                .answers_coalesce = raw->answers_coalesce,
                                 .canon = (int)raw->canon - 1};
     *field = "prefix";
     lar_error e = take_prefix(l, raw->prefix, &route->prefix, why);
@@ -397,6 +400,9 @@ static lar_error take_route(lar_loader *l, const lar_route_raw *raw, const lar_m
         return lar_fail(LAR_INVALID, why, "header needs both name and value");
     if (*raw->header_name && !lar_is_field_name(raw->header_name))
         return lar_fail(LAR_INVALID, why, "is not the name of a header field");
+    *field = raw->answers_sampled ? "answers.sampled" : "answers.coalesce";
+    if ((raw->answers_sampled || raw->answers_coalesce) && !raw->answers_ttl_ms)
+        return lar_fail(LAR_INVALID, why, "does nothing without answers.ttl; set how long answers are kept");
     *field = "upstream";
     e = lar_loader_find_upstream(l, raw->upstream, &route->upstream, why);
     if (e) return e;

@@ -24,9 +24,11 @@ enum {
 };
 
 #define TO(state) (1u << EXCHANGE_##state)
-static const uint8_t moves[EXCHANGE_STATE_COUNT] = {
-    [EXCHANGE_BODY] = TO(RECALL) | TO(WAIT_CONN) | TO(DONE),
-    [EXCHANGE_RECALL] = TO(WAIT_CONN) | TO(DONE),
+static const uint16_t moves[EXCHANGE_STATE_COUNT] = {
+    [EXCHANGE_BODY] = TO(RECALL) | TO(SHARE) | TO(REPLAY) | TO(WAIT_CONN) | TO(DONE),
+    [EXCHANGE_RECALL] = TO(SHARE) | TO(REPLAY) | TO(WAIT_CONN) | TO(DONE),
+    [EXCHANGE_SHARE] = TO(REPLAY) | TO(WAIT_CONN) | TO(DONE),
+    [EXCHANGE_REPLAY] = TO(DONE),
     [EXCHANGE_WAIT_CONN] = TO(WAIT_HEAD) | TO(BACKOFF) | TO(DONE),
     [EXCHANGE_BACKOFF] = TO(WAIT_CONN) | TO(DONE),
     [EXCHANGE_WAIT_HEAD] = TO(RELAY) | TO(BACKOFF) | TO(DONE),
@@ -69,6 +71,7 @@ lar_exchange *lar_exchange_take(lar_loop *l) {
     lar_sse_init(&x->sse, SSE_EVENT_BYTES_MAX);
     lar_usage_init(&x->usage, LAR_USAGE_BY_SPELLING);
     lar_lease_init(&x->lease, on_lease, x);
+    lar_exchange_answers_init(x);
     return x;
 }
 
@@ -83,6 +86,7 @@ static void on_freed(uv_handle_t *h) {
     lar_buf_release(&x->out_head);
     lar_sse_release(&x->sse);
     lar_usage_release(&x->usage);
+    lar_exchange_answers_release(x);
     free(x);
 }
 
@@ -114,6 +118,7 @@ void lar_exchange_recycle(lar_exchange *x) {
     lar_buf_reset(&x->out_head, KEEP_HELD_BYTES);
     lar_sse_reset(&x->sse);
     lar_usage_reset(&x->usage, LAR_USAGE_BY_SPELLING);
+    lar_exchange_answers_recycle(x);
     x->spare_next = l->spare;
     l->spare = x;
     l->spare_count++;
@@ -175,6 +180,7 @@ static void start(lar_exchange *x, lar_client *c, const lar_http1_head *h) {
     x->set = x->loop->set;
     x->set->users++;
     x->config = x->set->generation->config;
+    lar_exchange_answers_clear(x);
     x->body.max = x->config->body_bytes_max;
     x->arena.limit = x->config->body_bytes_max * 4 + ARENA_EXTRA_BYTES;
     begin_record(x);
@@ -260,7 +266,7 @@ lar_error lar_exchange_body(lar_exchange *x, lar_slice part) {
 void lar_exchange_send(lar_exchange *x, lar_error e, const lar_diag *d) {
     if (!e) {
         lar_exchange_count_prepared(x);
-        lar_exchange_attempt(x);
+        if (!lar_exchange_answers_ask(x)) lar_exchange_attempt(x);
         return;
     }
     lar_slice text = lar_arena_copy(&x->arena, lar_slice_cstr(d->text));
@@ -381,6 +387,7 @@ static void on_due(void *owner) {
     lar_exchange *x = owner;
     switch (x->state) {
     case EXCHANGE_RECALL: lar_exchange_on_recall_due(x); return;
+    case EXCHANGE_SHARE: lar_exchange_answers_due(x); return;
     case EXCHANGE_WAIT_CONN: on_conn_due(x); return;
     case EXCHANGE_BACKOFF: lar_exchange_attempt(x); return;
     case EXCHANGE_WAIT_HEAD: lar_exchange_failed(x, LAR_UPSTREAM_TIMEOUT, ""); return;
@@ -391,6 +398,10 @@ static void on_due(void *owner) {
 }
 
 void lar_exchange_client_drained(lar_exchange *x) {
+    if (x->state == EXCHANGE_REPLAY) {
+        lar_exchange_answers_replay(x);
+        return;
+    }
     if (!x->paused) return;
     x->paused = false;
     lar_lease_resume(&x->lease);

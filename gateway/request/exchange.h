@@ -3,6 +3,8 @@
  * States (exchange_state_move in exchange.c has the table of legal moves):
  *   BODY      the request body is arriving
  *   RECALL    the request is prepared; other larders are asked what they know of it
+ *   SHARE     an identical request is under way; its answer is waited for
+ *   REPLAY    the client gets a kept answer
  *   WAIT_CONN the request is prepared and waits for an upstream connection
  *   BACKOFF   an attempt failed; another one follows at the deadline, or at once
  *   WAIT_HEAD it was sent; the answer's head has not come
@@ -16,6 +18,7 @@
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/json.h"
+#include "gateway/answers/answers.h"
 #include "gateway/health/failure.h"
 #include "gateway/http1/sse.h"
 #include "gateway/net/deadline.h"
@@ -29,6 +32,8 @@ typedef enum client_next { CLIENT_KEEP, CLIENT_CLOSE, CLIENT_ABORT } client_next
 typedef enum exchange_state {
     EXCHANGE_BODY,
     EXCHANGE_RECALL,
+    EXCHANGE_SHARE,
+    EXCHANGE_REPLAY,
     EXCHANGE_WAIT_CONN,
     EXCHANGE_BACKOFF,
     EXCHANGE_WAIT_HEAD,
@@ -53,6 +58,22 @@ typedef struct lar_target {
     uint32_t place;    /* in the chain: 0 the route's upstream, with its replicas; from 1 on the fallbacks, likewise */
     const char *model; /* to ask it for; "" = as the request says */
 } lar_target;
+
+/* What x-larder-cache says of a request whose route keeps answers. */
+typedef enum answers_say { ANSWERS_SAY_NOTHING, ANSWERS_SAY_HIT, ANSWERS_SAY_MISS, ANSWERS_SAY_BYPASS } answers_say;
+
+/* A request's part in the cache of answers (exchange_answers.c). */
+typedef struct exchange_answers {
+    answers_say say;
+    bool may_keep; /* as it was prepared for its first target: the answer may be given twice */
+    bool keeping;  /* what goes to the client is gathered in `gathered` */
+    lar_digest key;
+    lar_buf gathered;  /* status line and fields, then the body */
+    size_t head_bytes; /* of it; 0: nothing was gathered yet */
+    lar_answers_seat seat;
+    lar_kept *replay; /* REPLAY: what the client gets, and how much of its body went out */
+    size_t replayed;
+} exchange_answers;
 
 struct lar_exchange {
     lar_deadline deadline; /* first member: its timer's memory is the exchange's */
@@ -130,6 +151,8 @@ struct lar_exchange {
     struct lar_output *output; /* what is gathered of a stream to be remembered, or NULL */
     struct lar_continuation *continuation; /* of a stream that may go on elsewhere (continuation.c), or NULL */
 
+    exchange_answers answers;
+
     /* the account */
     lar_journal_record record;
     uint64_t start_ns, first_byte_ns;
@@ -203,6 +226,36 @@ uint32_t lar_exchange_left_ms(const lar_exchange *x);
 LAR_MUST_USE lar_error lar_exchange_attempt_fields(const lar_exchange *x, lar_buf *out);
 /* relay.c: what was held goes out now. */
 void lar_exchange_let_go(lar_exchange *x);
+/* exchange_answers.c: of the exchange's memory: made, for a new request, for the next one, given back. */
+void lar_exchange_answers_init(lar_exchange *x);
+void lar_exchange_answers_clear(lar_exchange *x);
+void lar_exchange_answers_recycle(lar_exchange *x);
+void lar_exchange_answers_release(lar_exchange *x);
+/* exchange_answers.c: the request was prepared, and the loop's tree is still that of its body. */
+void lar_exchange_answers_prepared(lar_exchange *x);
+/* exchange_answers.c: true if the request is not to go upstream: it has its answer (x may be DONE), or waits for one.
+ * */
+bool lar_exchange_answers_ask(lar_exchange *x);
+/* exchange_answers.c: requests of this loop that waited for another one's answer go on. */
+void lar_exchange_answers_called(lar_loop *l);
+/* exchange_answers.c: it has waited too long. */
+void lar_exchange_answers_due(lar_exchange *x);
+/* exchange_answers.c: more of a kept answer goes to the client. May be DONE on return. */
+void lar_exchange_answers_replay(lar_exchange *x);
+/* exchange_answers.c: these bytes of the body go to the client now. */
+void lar_exchange_answers_gather(lar_exchange *x, const struct iovec *iov, uint32_t count);
+/* exchange_answers.c: what the client gets is not what the first target said: it is not kept. */
+void lar_exchange_answers_spoilt(lar_exchange *x);
+/* exchange_answers.c: the client is slow: nobody else waits for this answer any longer. */
+void lar_exchange_answers_slow(lar_exchange *x);
+/* exchange_answers.c: the client's part is over: keeps the answer if it is whole, and lets go who waits for it. */
+void lar_exchange_answers_over(lar_exchange *x, lar_ending how);
+/* exchange_answers.c: appends x-larder-cache, and Age to a kept answer. */
+LAR_MUST_USE lar_error lar_exchange_answers_fields(const lar_exchange *x, lar_buf *out);
+/* exchange_answers.c: "hit", "miss", "bypass"; "-" where the route keeps none. */
+const char *lar_exchange_answers_word(const lar_exchange *x);
+/* relay.c: ends x->out_head with framing and Connection. `length` < 0: not known, it is sent in chunks. */
+LAR_MUST_USE lar_error lar_exchange_end_head(lar_exchange *x, int64_t length);
 /* exchange_recall.c: true if other larders are asked; the exchange goes on by itself then. */
 bool lar_exchange_recall(lar_exchange *x);
 /* exchange_recall.c: tells the shared memory, if there is one, whose values come next. */

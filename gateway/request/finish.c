@@ -75,7 +75,8 @@ static void count(lar_exchange *x, lar_ending how) {
     lar_metrics_add(m, LAR_METRIC_HIT_TOKENS_TOTAL, known(r->tokens.hit));
     lar_metrics_add(m, LAR_METRIC_MISS_TOKENS_TOTAL, known(r->tokens.miss));
     lar_metrics_add(m, LAR_METRIC_OUTPUT_TOKENS_TOTAL, known(r->tokens.output));
-    if (x->understood && how == LAR_END_COMPLETE && r->tokens.prompt == LAR_TOKENS_UNKNOWN)
+    bool asked = !(r->flags & LAR_JREC_ANSWER_KEPT);
+    if (x->understood && asked && how == LAR_END_COMPLETE && r->tokens.prompt == LAR_TOKENS_UNKNOWN)
         lar_metrics_add(m, LAR_METRIC_USAGE_UNKNOWN_TOTAL, 1);
     count_prediction(m, r);
     lar_metrics_observe(m, LAR_METRIC_REQUEST_SECONDS, (uint64_t)r->total_us);
@@ -95,9 +96,9 @@ static void access_line(const lar_exchange *x, lar_ending how) {
             LAR_F_INT("prompt_tokens", r->tokens.prompt == LAR_TOKENS_UNKNOWN ? -1 : r->tokens.prompt),
             LAR_F_INT("hit_tokens", r->tokens.hit == LAR_TOKENS_UNKNOWN ? -1 : r->tokens.hit),
             LAR_F_INT("output_tokens", r->tokens.output == LAR_TOKENS_UNKNOWN ? -1 : r->tokens.output),
-            LAR_F_INT("edits", r->edits), LAR_F_INT("request_bytes", r->request_bytes),
-            LAR_F_INT("response_bytes", r->response_bytes), LAR_F_MS("ttft_ms", r->ttft_us < 0 ? 0 : r->ttft_us),
-            LAR_F_MS("total_ms", r->total_us));
+            LAR_F_INT("edits", r->edits), LAR_F_CSTR("cache", lar_exchange_answers_word(x)),
+            LAR_F_INT("request_bytes", r->request_bytes), LAR_F_INT("response_bytes", r->response_bytes),
+            LAR_F_MS("ttft_ms", r->ttft_us < 0 ? 0 : r->ttft_us), LAR_F_MS("total_ms", r->total_us));
 }
 
 /* Records and frees. The lease goes back if the answer was read to its end, else its connection is closed. */
@@ -145,6 +146,7 @@ static bool worth_draining(const lar_exchange *x) {
 void lar_exchange_finish(lar_exchange *x, lar_ending how, client_next next) {
     lar_client *c = x->client;
     if (next == CLIENT_KEEP && !x->keep_alive) next = CLIENT_CLOSE;
+    lar_exchange_answers_over(x, how);
     if (worth_draining(x)) {
         x->record.ending = (uint8_t)how;
         lar_exchange_move(x, EXCHANGE_DRAIN);
@@ -186,6 +188,7 @@ lar_error lar_exchange_own_fields(const lar_exchange *x, lar_buf *out) {
         before = ", ";
     }
     if (!e && before[0] == ',') e = lar_buf_add_slice(out, LAR_SLICE("\r\n"));
+    if (!e) e = lar_exchange_answers_fields(x, out);
     if (!e) e = lar_exchange_attempt_fields(x, out);
     if (!e && x->cors.len)
         e = lar_buf_printf(out, "Access-Control-Allow-Origin: %.*s\r\nVary: Origin\r\n", LAR_FMT(x->cors));

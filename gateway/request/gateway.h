@@ -11,6 +11,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/metrics.h"
+#include "gateway/answers/answers.h"
 #include "gateway/config/config.h"
 #include "gateway/net/stream.h"
 #include "gateway/request/route.h"
@@ -57,6 +58,7 @@ typedef struct lar_gateway {
     lar_memory_ops memory;    /* of this process; requests use their loop's */
     lar_shared *shared;       /* NULL: memory is not shared */
     lar_memory_ops texts;     /* of answers; get NULL: none are kept */
+    lar_answers *answers;     /* kept answers */
     lar_resident **residents; /* the models of `boot`'s upstreams of kind engine */
     uint32_t resident_count;
     lar_log *log;
@@ -93,7 +95,8 @@ typedef struct lar_loop {
     uint32_t index;
     pthread_t thread;
     uv_loop_t uv;
-    uv_async_t stop, reload;
+    uv_async_t stop, reload, answers_bell;
+    lar_answers_door answers_door; /* requests of this loop that waited for another one's answer */
     uv_timer_t stop_timer;
     uv_tcp_t *listeners;
     lar_turn_away *turn_away; /* one a listener */

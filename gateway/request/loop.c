@@ -111,6 +111,7 @@ static void end_pools(lar_loop *l) {
     close_handle((uv_handle_t *)&l->stop_timer);
     close_handle((uv_handle_t *)&l->stop);
     close_handle((uv_handle_t *)&l->reload);
+    close_handle((uv_handle_t *)&l->answers_bell);
 }
 
 static void on_sweep(uv_timer_t *t) {
@@ -204,6 +205,10 @@ static lar_error make_listeners(lar_loop *l, const uint16_t *ports, lar_diag *d)
     return LAR_OK;
 }
 
+static void ring_answers_bell(void *bell) { (void)uv_async_send(bell); }
+
+static void on_answers_bell(uv_async_t *a) { lar_exchange_answers_called(a->data); }
+
 lar_error lar_loop_open(lar_loop *l, lar_gateway *g, uint32_t index, const uint16_t *ports, lar_diag *d) {
     *l = (lar_loop){.gateway = g, .index = index};
     if (getrandom(&l->id_state, sizeof l->id_state, 0) != sizeof l->id_state) return lar_fail(LAR_IO, d, "getrandom");
@@ -212,7 +217,9 @@ lar_error lar_loop_open(lar_loop *l, lar_gateway *g, uint32_t index, const uint1
     LAR_ASSERT(uv_timer_init(&l->uv, &l->stop_timer) == 0);
     LAR_ASSERT(uv_timer_init(&l->uv, &l->sweep_timer) == 0);
     LAR_ASSERT(uv_async_init(&l->uv, &l->reload, on_reload) == 0);
-    l->stop.data = l->reload.data = l->stop_timer.data = l->sweep_timer.data = l;
+    LAR_ASSERT(uv_async_init(&l->uv, &l->answers_bell, on_answers_bell) == 0);
+    l->answers_door = (lar_answers_door){.ring = ring_answers_bell, .bell = &l->answers_bell};
+    l->stop.data = l->reload.data = l->answers_bell.data = l->stop_timer.data = l->sweep_timer.data = l;
     lar_json_init(&l->json);
     l->scratch = malloc(sizeof *l->scratch);
     l->norm_cache = lar_norm_cache_new(NORM_CACHE_ENTRIES);

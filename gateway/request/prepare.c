@@ -256,7 +256,7 @@ static bool is_credential(lar_slice name) {
 }
 
 static bool forwarded(const lar_exchange *x, const lar_http1_field *f, bool own_credential) {
-    static const char *const never[] = {"host", "content-length", "expect", "transfer-encoding"};
+    static const char *const never[] = {"host", "content-length", "expect", "transfer-encoding", "x-larder-cache"};
     for (size_t i = 0; i < sizeof never / sizeof never[0]; i++) {
         if (lar_slice_ieq(f->name, lar_slice_cstr(never[i]))) return false;
     }
@@ -367,5 +367,7 @@ lar_error lar_exchange_prepare(lar_exchange *x, lar_diag *d) {
     bool edited = x->edits && x->edits->count;
     x->record.sent_bytes = edited ? lar_splices_length(x->edits, x->body.len) : x->body.len;
     if (x->upstream->kind == LAR_UPSTREAM_KIND_HTTP) e = build_head(x, x->record.sent_bytes);
-    return e ? e : build_iov(x);
+    if (!e) e = build_iov(x);
+    if (!e) lar_exchange_answers_prepared(x);
+    return e;
 }

@@ -28,11 +28,11 @@ static bool is_type(lar_slice value, lar_slice type) {
            (value.len == type.len || value.ptr[type.len] == ';' || value.ptr[type.len] == ' ');
 }
 
-/* Those of lar_exchange_attempt_fields, where the upstream is a larder, too. */
-static bool is_attempt_field(lar_slice name) {
+/* Those that only some answers have, where the upstream is a larder, too. */
+static bool is_own_field(lar_slice name) {
     return lar_slice_ieq(name, LAR_SLICE("x-larder-served-by")) ||
            lar_slice_ieq(name, LAR_SLICE("x-larder-attempts")) || lar_slice_ieq(name, LAR_SLICE("x-larder-failure")) ||
-           lar_slice_ieq(name, LAR_SLICE("x-larder-cold-tokens"));
+           lar_slice_ieq(name, LAR_SLICE("x-larder-cold-tokens")) || lar_slice_ieq(name, LAR_SLICE("x-larder-cache"));
 }
 
 lar_error lar_exchange_copy_head(lar_exchange *x, int status) {
@@ -52,7 +52,7 @@ lar_error lar_exchange_copy_head(lar_exchange *x, int status) {
         /* alternatives of the upstream are not alternatives of this gateway (RFC 7838) */
         if (lar_slice_ieq(f->name, LAR_SLICE("alt-svc"))) continue;
         if (lar_slice_ieq(f->name, LAR_SLICE("x-larder-request-id")) ||
-            lar_slice_ieq(f->name, LAR_SLICE("x-larder-edits")) || is_attempt_field(f->name))
+            lar_slice_ieq(f->name, LAR_SLICE("x-larder-edits")) || is_own_field(f->name))
             continue;
         if (sse && lar_slice_ieq(f->name, LAR_SLICE("x-accel-buffering"))) continue;
         /* who may read answers from a web page is this gateway's configuration, not the upstream's */
@@ -88,6 +88,8 @@ static lar_error end_head(lar_exchange *x, int64_t length) {
     if (!e && x->keep_alive && x->client_is_10) e = lar_buf_add_slice(b, LAR_SLICE("Connection: keep-alive\r\n"));
     return e ? e : lar_buf_add_slice(b, LAR_SLICE("\r\n"));
 }
+
+lar_error lar_exchange_end_head(lar_exchange *x, int64_t length) { return end_head(x, length); }
 
 typedef struct pieces {
     struct iovec iov[PIECES_MAX + 4];
@@ -151,12 +153,14 @@ static bool put(lar_exchange *x, const pieces *some, put_last last) {
         iov[n++] = (struct iovec){(void *)(uintptr_t) "0\r\n\r\n", 5};
     }
     x->record.response_bytes += body->bytes;
+    lar_exchange_answers_gather(x, body->iov, body->count);
     if (n && lar_client_write(x->client, iov, n) != LAR_OK) {
         lar_exchange_abandon(x, LAR_END_CLIENT_GONE);
         return false;
     }
     if (last == PUT_MORE && lar_client_queued(x->client) > x->config->stream_buffer_bytes) {
         x->paused = true;
+        lar_exchange_answers_slow(x);
         lar_lease_pause(&x->lease);
         /* the client's write limit counts now, and what is left of the whole */
         if (x->upstream->total_timeout_ms) lar_exchange_wait(x, UINT32_MAX);

@@ -247,6 +247,7 @@ static lar_error reload(serve *s, lar_diag *d) {
     }
     atomic_store(&s->g.access_log, next->log_access);
     lar_log_set_level(s->g.log, (lar_log_level)next->log_level);
+    lar_answers_limit(s->g.answers, next->answers_bytes_max);
     name_restart_options(s, next);
     (void)pthread_mutex_lock(&s->g.lock);
     lar_generation *old = s->g.generation;
@@ -354,6 +355,11 @@ static lar_error open_shared(serve *s, lar_diag *d) {
     return lar_shared_new(&o, &s->g.shared, d);
 }
 
+static lar_error open_answers(serve *s, lar_diag *d) {
+    s->g.answers = lar_answers_new(s->g.metrics, s->g.boot->answers_bytes_max);
+    return s->g.answers ? LAR_OK : lar_fail(LAR_NO_MEMORY, d, "answers");
+}
+
 static lar_error open_texts(serve *s, lar_diag *d) {
     const lar_config *c = s->g.boot;
     if (c->output_bytes_max == 0) return LAR_OK;
@@ -441,6 +447,7 @@ static void release_all(serve *s) {
     lar_shared_free(g->shared);
     close_residents(s);
     if (g->store) lar_store_close(g->store);
+    lar_answers_free(g->answers);
     lar_output_texts_free(s->output_texts);
     lar_volatile_memory_free(s->volatile_memory);
     lar_standings_release(&g->standings);
@@ -489,6 +496,7 @@ lar_error lar_serve_run(lar_config *c, lar_diag *d) {
     if (!e) e = read_cert(c, &s->g.listener_tls, d);
     if (!e) e = open_store(s, d);
     if (!e) e = open_texts(s, d);
+    if (!e) e = open_answers(s, d);
     if (!e) e = open_shared(s, d);
     if (!e) e = open_residents(s, d);
     if (!e) e = open_admin(s, d);

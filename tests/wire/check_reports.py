@@ -8,7 +8,7 @@ import os
 import re
 import sys
 
-WANTED = (("H", 49), ("S", 22), ("J", 20), ("U", 13), ("R", 20), ("X", 11), ("E", 24), ("T", 6))
+WANTED = (("H", 49), ("S", 22), ("J", 20), ("U", 13), ("R", 20), ("X", 11), ("C", 11), ("E", 24), ("T", 6))
 REASON = re.compile(r"does not apply|later:", re.I)
 
 
@@ -16,7 +16,7 @@ def main(root):
     with open(os.path.join(root, "docs", "reports.md"), encoding="utf-8") as f:
         text = f.read()
     faults, rows = [], {}
-    for number, row in re.findall(r"^\| ([HSJURXET]-\d\d) \|(.*)$", text, re.M):
+    for number, row in re.findall(r"^\| ([HSJURXCET]-\d\d) \|(.*)$", text, re.M):
         if number in rows:
             faults.append("%s stands there twice" % number)
         rows[number] = row
@@ -36,7 +36,7 @@ def main(root):
         named.update(os.path.relpath(p, root) for p in found)
     for path in glob.glob(os.path.join(root, "tests", "wire", "*", "*.wire")):
         path = os.path.relpath(path, root)
-        m = re.match(r"([HSJURX]-\d\d)-", os.path.basename(path))
+        m = re.match(r"([HSJURXC]-\d\d)-", os.path.basename(path))
         if path not in named:
             faults.append("%s is not named in docs/reports.md" % path)
         elif m and os.path.basename(path)[:4] not in rows:
