@@ -31,7 +31,7 @@ static lar_error full(void *context, const lar_page_key *key, const uint8_t *fro
     return LAR_FULL;
 }
 
-static lar_page_store store = {NULL, has, no_page, full, NULL};
+static lar_page_store store = {NULL, has, no_page, full, NULL, NULL};
 
 static lar_error open_engine(lar_engine **out) {
     char path[BOX_PATH_BYTES];
