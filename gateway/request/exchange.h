@@ -244,8 +244,6 @@ void lar_exchange_answers_due(lar_exchange *x);
 void lar_exchange_answers_replay(lar_exchange *x);
 /* exchange_answers.c: these bytes of the body go to the client now. */
 void lar_exchange_answers_gather(lar_exchange *x, const struct iovec *iov, uint32_t count);
-/* exchange_answers.c: what the client gets is not what the first target said: it is not kept. */
-void lar_exchange_answers_spoilt(lar_exchange *x);
 /* exchange_answers.c: the client is slow: nobody else waits for this answer any longer. */
 void lar_exchange_answers_slow(lar_exchange *x);
 /* exchange_answers.c: the client's part is over: keeps the answer if it is whole, and lets go who waits for it. */

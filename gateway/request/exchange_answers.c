@@ -288,7 +288,8 @@ static lar_error gather_head(lar_exchange *x) {
     return e ? e : b->len > HEAD_BYTES_MAX ? LAR_LIMIT : LAR_OK;
 }
 
-void lar_exchange_answers_spoilt(lar_exchange *x) {
+/* Too large, or without memory for it. */
+static void spoilt(lar_exchange *x) {
     x->answers.keeping = false;
     lar_answers_end(cache(x), &x->answers.seat, LAR_ANSWERS_UNFIT);
 }
@@ -315,7 +316,7 @@ void lar_exchange_answers_gather(lar_exchange *x, const struct iovec *iov, uint3
         else if (!lar_exchange_budget(x, iov[i].iov_len)) e = LAR_NO_MEMORY;
         else e = lar_buf_add(&c->gathered, iov[i].iov_base, iov[i].iov_len);
     }
-    if (e) lar_exchange_answers_spoilt(x);
+    if (e) spoilt(x);
 }
 
 /* What the client got, if it may be given again. */

@@ -29,8 +29,8 @@ reload_parts.until.__defaults__ = (LIMIT_S,)
 
 
 class Upstream:
-    """Answers chat, responses and messages. While `hold` is clear it keeps its answers back; `mood(number)` may return "cut"
-    or "fail" in place of "well"."""
+    """Answers chat, responses and messages. While `hold` is clear it keeps its answers back; `mood(number)` may return "cut",
+    "break" or "fail" in place of "well"."""
 
     def __init__(self):
         self.asked, self.lock = 0, threading.Lock()
@@ -94,6 +94,11 @@ class Upstream:
             return True
         stream = json.loads(body).get("stream") is True
         text, kind = self.text(first, stream, {"n": number, "sha": hashlib.sha256(body).hexdigest()})
+        if mood == "break":   # behind content
+            event = b'data: {"choices":[{"index":0,"delta":{"content":"Once"}}]}\n\n'
+            sock.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
+                         b"Transfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n" % (len(event), event))
+            return False
         if mood == "cut":
             sock.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n%s" % (kind, len(text), text[:-9]))
             return False

@@ -208,6 +208,27 @@ def a_model_of_this_process(folder):
         quiet(larder)
 
 
+def what_two_have_said_is_nobodys_answer(folder):
+    """A stream that broke and that a model of this process went on with is not kept, and not shared."""
+    with Upstream() as up:
+        text = config(up).replace("routes:", "  - {name: tiny, kind: engine, engine: {model: '%s', queue_wait: 0}}\nroutes:" % MODEL)
+        with Larder(folder, text.replace("upstream: up,", "upstream: up, continue: tiny,")) as larder:
+            up.hold.clear()
+            up.mood = lambda number: "break"
+            body = dict(chat("Once upon a time", stream=True, max_tokens=8), model="tiny-v3")
+            answers = {}
+            watcher = threading.Thread(target=lambda: (
+                until(lambda: metric(larder, "answers_waiting") == 2, "2 that wait"), up.hold.set()))
+            watcher.start()
+            together(3, lambda number: answers.update({number: ask(larder, body)}))
+            watcher.join()
+            answers[3] = ask(larder, body)
+            for a in answers.values():
+                check(a[0] == 200 and a[1] == "miss" and a[2].endswith(b"data: [DONE]\n\n"), a)
+            check(up.asked == 4 and metric(larder, "answers_stored_total") == 0, up.asked)
+            quiet(larder)
+
+
 def told(*words):
     done = subprocess.run([Larder.binary] + list(words), capture_output=True, text=True, timeout=120, check=False)
     check(done.returncode == 0, words, done.stderr)
@@ -243,4 +264,5 @@ def nothing_is_paid_twice(folder):
 
 if __name__ == "__main__":
     run([fifty_identical_requests_are_one, tenants_ask_for_themselves, whoever_leads_may_leave, a_failure_is_one_requests_own,
-         markers_stay_with_their_client, a_reload_keeps_what_is_kept, nothing_is_paid_twice, a_model_of_this_process])
+         markers_stay_with_their_client, a_reload_keeps_what_is_kept, what_two_have_said_is_nobodys_answer, nothing_is_paid_twice,
+         a_model_of_this_process])
