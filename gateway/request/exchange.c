@@ -383,8 +383,18 @@ static void on_relay_due(lar_exchange *x) {
     if (x->state == EXCHANGE_RELAY) lar_exchange_wait(x, left);
 }
 
+/* The loop's clock stands still during a turn, so that its timers may be a little early: a limit that is not quite over
+ * would leave time for another attempt. */
+static bool too_early(lar_exchange *x) {
+    uint64_t now = lar_clock_mono_ns();
+    if (x->state != EXCHANGE_WAIT_HEAD || now >= x->due_ns) return false;
+    lar_deadline_set(&x->deadline, (x->due_ns - now) / 1000000u + 1);
+    return true;
+}
+
 static void on_due(void *owner) {
     lar_exchange *x = owner;
+    if (too_early(x)) return;
     switch (x->state) {
     case EXCHANGE_RECALL: lar_exchange_on_recall_due(x); return;
     case EXCHANGE_SHARE: lar_exchange_answers_due(x); return;
