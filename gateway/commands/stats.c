@@ -38,6 +38,7 @@ typedef struct stats {
     uint64_t predicted, predicted_hit, drift_over, drift_under; /* requests with both known; tokens */
     uint64_t recall_hits, recall_misses;
     uint64_t answered_further, repeated, cold_tokens; /* requests: by a further target, with more than one attempt */
+    uint64_t continued, continued_output;             /* streams that broke and went on; output tokens from there on */
     uint64_t damaged;
     int64_t first_ms, last_ms;
     lar_groups *models, *upstreams, *tenants, *further; /* further: who answered where the first target did not */
@@ -66,6 +67,13 @@ static void add_attempts(stats *s, const lar_journal_record *r, const lar_price 
     lar_tally_add(lar_groups_get(s->further, r->upstream), r, price);
 }
 
+static void add_continued(stats *s, const lar_journal_record *r) {
+    if (!r->continued[0]) return;
+    s->continued++;
+    if (r->tokens.output > r->begun_output && r->begun_output >= 0)
+        s->continued_output += (uint64_t)(r->tokens.output - r->begun_output);
+}
+
 static bool add_record(void *ctx, uint64_t seq, const lar_journal_record *r) {
     stats *s = ctx;
     char where[2 * LAR_JREC_NAME_BYTES + 8], tenant[20] = "";
@@ -83,6 +91,7 @@ static bool add_record(void *ctx, uint64_t seq, const lar_journal_record *r) {
     s->endings[r->ending]++;
     add_prediction(s, r);
     add_attempts(s, r, price);
+    add_continued(s, r);
     for (int i = 0; i < LAR_RULE_COUNT; i++) {
         s->seen[i] += (r->rules_seen | r->rules_fired) >> i & 1;
         s->edited[i] += r->rules_fired >> i & 1;
@@ -164,6 +173,10 @@ static void print_attempts(stats *s) {
     }
     if (s->answered_further) (void)printf("; %" PRIu64 " warm tokens were cold there\n", s->cold_tokens);
     if (s->repeated) (void)printf("repeated  %" PRIu64 " requests took more than one attempt\n", s->repeated);
+    if (s->continued)
+        (void)printf("continued %" PRIu64 " streams that broke, by models of this process: %" PRIu64
+                     " output tokens from there on\n",
+                     s->continued, s->continued_output);
 }
 
 static void print_totals(stats *s) {
@@ -401,6 +414,8 @@ static int print_json(stats *s, const lar_stats_experts *experts) {
     if (o) json_u64(o, "fallback_answers", s->answered_further);
     if (o) json_u64(o, "repeated_requests", s->repeated);
     if (o) json_u64(o, "cold_tokens", s->cold_tokens);
+    if (o) json_u64(o, "continued_streams", s->continued);
+    if (o) json_u64(o, "continued_output_tokens", s->continued_output);
     if (o) json_groups(o, "fallbacks", s->further, JSON_PLAIN);
     if (o) json_groups(o, "models", s->models, JSON_PRICED);
     if (o) json_groups(o, "upstreams", s->upstreams, JSON_PLAIN);

@@ -28,7 +28,7 @@ typedef struct reading {
     lar_ask *a;
     lar_refusal *no;
     const char *name; /* of the field */
-    bool is_chat;
+    bool is_chat, any_model;
     uint32_t tool_choice; /* node */
 } reading;
 
@@ -82,7 +82,7 @@ lar_error lar_ask_text(const lar_json *j, uint32_t node, lar_buf *out) {
 static lar_error read_model(reading *r, uint32_t node) {
     if (!lar_json_is(r->j, node, LAR_JSON_STRING)) return wrong_type(r, "a text");
     r->a->model = true;
-    if (r->serving->any_model || lar_json_eq(r->j, node, lar_slice_cstr(r->serving->model))) return LAR_OK;
+    if (r->any_model || lar_json_eq(r->j, node, lar_slice_cstr(r->serving->model))) return LAR_OK;
     lar_error e = lar_refuse(r->no, "model", "model_not_found", "there is no such model here; it is called %s",
                              r->serving->model);
     r->no->status = 404;
@@ -476,6 +476,7 @@ lar_error lar_ask_read(const lar_serving *s, const lar_serving_ask *from, lar_as
     lar_diag d = {.text = ""};
     set_defaults(s, from->endpoint, out);
     r.is_chat = from->endpoint == LAR_SERVING_CHAT;
+    r.any_model = s->any_model || from->begun; /* what is begun was begun by the model that it names */
     lar_error e = lar_json_parse(&out->json, from->body, &limits, &d);
     if (e == LAR_NO_MEMORY) return e;
     if (e) return lar_refuse_error(no, e, d.text);

@@ -25,6 +25,10 @@ Tool {{ t['function']['name'] }}: {{ t['function'] | tojson }}{% endfor %}{% end
 {%- if add_generation_prompt %}<｜Assistant｜>{% endif %}
 TEMPLATE
 
+# Where the test itself will listen: an upstream that passes requests on to larder and cuts their answers.
+CUT_PORT=$(node -e 'const s = require("net").createServer(); s.listen(0, "127.0.0.1", () => { console.log(s.address().port); s.close(); })')
+export CUT_PORT
+
 cat >"$WORK/engine.yaml" <<CONFIG
 listen: 127.0.0.1:0
 admin: {listen: "off"}
@@ -33,7 +37,9 @@ upstreams:
   - {name: tiny, kind: engine, engine: {model: "$MODEL", served_name: tiny, sequences: 8, queue: 64, threads: 1}}
   - {name: tools, kind: engine, engine: {model: "$folder/tiny-tools", served_name: tiny-tools, sequences: 2, threads: 1}}
   - {name: narrow, kind: engine, engine: {model: "$MODEL", served_name: narrow, sequences: 1, queue: 2, threads: 1}}
+  - {name: cut, url: "http://127.0.0.1:$CUT_PORT", retry: {attempts: 1}, breaker: {open_max: 0}}
 routes:
+  - {model: cut, upstream: cut, continue: tiny}
   - {model: tiny-tools, upstream: tools}
   - {model: narrow, upstream: narrow}
 CONFIG

@@ -178,7 +178,7 @@ def every_cut_gives_the_same_text(folder):
     with Cutter() as cutter, far_larder(folder) as far, Larder(folder, front(cutter)) as larder:
         def play(job):
             name, text, fields, whole = job
-            check_stitched(stream(larder, name, text, **fields), whole, name)
+            check_stitched(stream(larder, name, text, model="as the first calls it", **fields), whole, name)
 
         for number, text in enumerate(PROMPTS):
             for fields in ({"max_tokens": TOKENS}, {"max_tokens": TOKENS, "stop": ["a", ". "][number % 2:]}, {}):

@@ -208,7 +208,10 @@ static void test_usage(void **state) {
                                      .from = LAR_SLICE("main"),
                                      .to = LAR_SLICE("local"),
                                      .prompt_tokens = 90};
-    const lar_serving_ask ask = {.body = LAR_SLICE(ASK(",\"stream_options\":{\"include_usage\":true}")),
+    /* the request names the other side's model */
+    const lar_serving_ask ask = {.body =
+                                     LAR_SLICE("{\"model\":\"far\",\"messages\":[{\"role\":\"user\",\"content\":\"q\"}]"
+                                               ",\"stream\":true,\"stream_options\":{\"include_usage\":true}}"),
                                  .begun = &begun};
     box_client c;
     (void)state;

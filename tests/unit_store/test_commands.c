@@ -300,40 +300,47 @@ static void fallbacks_are_told(void **state) {
         uint16_t status;
         uint8_t attempts, target;
         uint32_t cold;
-    } rows[] = {{"two", "failed", 200, 2, 1, 70},
-                {"two", "crowded", 200, 1, 1, 0},
-                {"one", "refused", 200, 2, 0, 0},
-                {"two", "not_sent", 502, 2, 1, 5}};
+        const char *continued;
+    } rows[] = {{"two", "failed", 200, 2, 1, 70, ""},          {"two", "crowded", 200, 1, 1, 0, ""},
+                {"one", "refused", 200, 2, 0, 0, ""},          {"two", "not_sent", 502, 2, 1, 5, ""},
+                {"one", "broken_late", 200, 1, 0, 0, "local"},  /* went on to its end: 20 tokens behind 9 */
+                {"one", "broken_late", 200, 1, 0, 0, "local"}}; /* broke again: nobody knows how many */
     const int64_t u = LAR_TOKENS_UNKNOWN, now = lar_clock_wall_ms();
     fixture_open(f);
     for (unsigned i = 0; i < sizeof rows / sizeof *rows; i++) {
         lar_journal_record r = {.time_ms = now - 5000 + i,
                                 .status = rows[i].status,
-                                .tokens = {u, u, u, u, u, u},
+                                .tokens = {u, u, u, u, i == 4 ? 29 : u, u},
                                 .raw = {u, u, u, u, u, u},
+                                .begun_output = *rows[i].continued ? 9 : u,
                                 .attempts = rows[i].attempts,
                                 .target = rows[i].target,
                                 .cold_tokens = rows[i].cold};
         (void)snprintf(r.upstream, sizeof r.upstream, "%s", rows[i].upstream);
         (void)snprintf(r.failure, sizeof r.failure, "%s", rows[i].failure);
+        (void)snprintf(r.continued, sizeof r.continued, "%s", rows[i].continued);
         lar_store_journal(f->store, &r);
     }
     fixture_close(f);
     outcome o = run(f, lar_command_stats, ARGS("--store", f->dir));
     assert_non_null(strstr(o.out, "fallback  2 answers by a further target: two 2; 75 warm tokens were cold there\n"));
     assert_non_null(strstr(o.out, "repeated  3 requests took more than one attempt\n"));
+    assert_non_null(strstr(o.out, "continued 2 streams that broke, by models of this process: 20 output tokens from "));
     done(&o);
     o = run(f, lar_command_stats, ARGS("--store", f->dir, "--json"));
     cJSON *j = cJSON_Parse(o.out);
     assert_close(at(j, "fallback_answers")->valuedouble, 2);
     assert_close(at(j, "repeated_requests")->valuedouble, 3);
     assert_close(at(j, "cold_tokens")->valuedouble, 75);
+    assert_close(at(j, "continued_streams")->valuedouble, 2);
+    assert_close(at(j, "continued_output_tokens")->valuedouble, 20);
     assert_string_equal(at(cJSON_GetArrayItem(at(j, "fallbacks"), 0), "name")->valuestring, "two");
     cJSON_Delete(j);
     done(&o);
     o = run(f, lar_command_tail, ARGS("--store", f->dir));
     assert_non_null(strstr(o.out, "  attempts 2  failure failed  target 1  rules"));
     assert_non_null(strstr(o.out, "  failure crowded  target 1  rules"));
+    assert_non_null(strstr(o.out, "  failure broken_late  continued by local  rules"));
     done(&o);
     o = run(f, lar_command_export, ARGS("--store", f->dir));
     assert_non_null(strstr(o.out, "\"attempts\":2,\"failure\":\"failed\",\"target\":1,\"cold_tokens\":70,"));

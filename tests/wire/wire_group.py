@@ -154,6 +154,7 @@ class Group:
                 listen = "127.0.0.1:%d" % s.getsockname()[1]
         v = {"UPSTREAM": authority, "UPORT": str(port), "UPSTREAM_URL": "http://" + authority, "LISTEN": listen,
              "STORE": os.path.join(self.folder, "store"), "FOLDER": self.folder,
+             "MODEL": os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "models", "tiny-v3"),
              "CLOSED": "127.0.0.1:%d" % self.closed.getsockname()[1]}
         if certificates:
             v["CA"] = certificates().ca

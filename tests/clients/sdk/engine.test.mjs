@@ -1,5 +1,7 @@
 // The `openai` package, and `ai`, against a model in larder's own process: tests/models/tiny-v3, which has the manner of a dictionary.
-//   BASE     larder's address with /v1; models tiny (8 at once), tiny-tools (another template), narrow (1 at once, 2 wait)
+//   BASE     larder's address with /v1; models tiny (8 at once), tiny-tools (another template), narrow (1 at once, 2 wait),
+//            cut (an upstream at CUT_PORT, with `continue: tiny`)
+import http from 'node:http';
 import test from 'node:test';
 import assert from 'node:assert/strict';
 import OpenAI from 'openai';
@@ -297,4 +299,55 @@ test('engine chat: more than the queue holds is a 503 that says when to come bac
   }
   const patient = await Promise.all(Array.from({ length: 6 }, () => narrow({ max_tokens: 20 }, { maxRetries: 50 })));
   assert.ok(patient.every((r) => r.choices[0].message.content === patient[0].choices[0].message.content));
+});
+
+// As model cut: the stream of model tiny, of which the first events come, and then the connection ends.
+function cutter(events) {
+  return http.createServer(async (request, response) => {
+    let body = '';
+    for await (const part of request) body += part;
+    const whole = await fetch(`${BASE}/chat/completions`, { method: 'POST', body: JSON.stringify({ ...JSON.parse(body), model: 'tiny' }) });
+    const first = (await whole.text()).split('\n\n').slice(0, events).map((e) => `${e}\n\n`).join('');
+    response.writeHead(200, { 'content-type': 'text/event-stream' });
+    response.write(first, () => response.destroy());
+  });
+}
+
+for (const events of [2, 5, 9]) {
+  test(`a stream that is cut after ${events} events goes on at the model, and the clients see one`, LIMIT, async () => {
+    const server = cutter(events);
+    await new Promise((resolve) => server.listen(Number(process.env.CUT_PORT), '127.0.0.1', resolve));
+    try {
+      const whole = await chat({ temperature: 0 });
+      const chunks = await collect(await chat({ model: 'cut', temperature: 0, stream: true, stream_options: { include_usage: true } }));
+      const [choice] = joined(chunks.slice(0, -1));
+      assert.equal(choice.content, whole.choices[0].message.content);
+      assert.equal(choice.finish, whole.choices[0].finish_reason);
+      const { usage } = chunks.at(-1);
+      assert.equal(usage.completion_tokens, whole.usage.completion_tokens);
+      assert.equal(usage.prompt_tokens, whole.usage.prompt_tokens);
+      assert.equal(usage.larder.begun.completion_tokens + usage.larder.continued.completion_tokens, usage.completion_tokens);
+      assert.equal(chunks.filter((c) => c.larder?.continued_by === 'tiny').length, 1, 'the seam');
+      const helper = client.chat.completions.stream(ask({ model: 'cut', temperature: 0 }));
+      assert.equal((await helper.finalMessage()).content, whole.choices[0].message.content);
+      const provider = createOpenAICompatible({ name: 'larder', baseURL: BASE, apiKey: 'sk-test' });
+      const streamed = streamText({ model: provider('cut'), messages: say('What does stable mean?'), maxOutputTokens: 24, temperature: 0 });
+      assert.equal(await streamed.text, whole.choices[0].message.content);
+      assert.equal(await streamed.finishReason, whole.choices[0].finish_reason);
+    } finally {
+      server.closeAllConnections();
+      await new Promise((resolve) => server.close(resolve));
+    }
+  });
+}
+
+test('a stream that is cut and cannot go on (logprobs) is an error for the clients', LIMIT, async () => {
+  const server = cutter(3);
+  await new Promise((resolve) => server.listen(Number(process.env.CUT_PORT), '127.0.0.1', resolve));
+  try {
+    await assert.rejects(async () => collect(await chat({ model: 'cut', temperature: 0, stream: true, logprobs: true })));
+  } finally {
+    server.closeAllConnections();
+    await new Promise((resolve) => server.close(resolve));
+  }
 });
