@@ -30,6 +30,16 @@ static inline uint64_t lar_hash_low(lar_hash h) {
     return v;
 }
 
+/* SplitMix64 (Steele, Lea and Flood 2014, "Fast Splittable Pseudorandom Number Generators"): number n, from 0, of the
+ * stream of seed s is lar_mix64(s + (n + 1) * LAR_MIX64_STEP). Every bit of x moves every bit of the result. Not for
+ * secrets. */
+#define LAR_MIX64_STEP UINT64_C(0x9e3779b97f4a7c15)
+static inline uint64_t lar_mix64(uint64_t x) {
+    x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
+    return x ^ x >> 31;
+}
+
 /* Streaming, for text that is decoded piece by piece. Embedded, 64-byte aligned by its type. */
 typedef struct lar_hasher {
     _Alignas(64) unsigned char state[640];

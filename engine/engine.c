@@ -199,7 +199,7 @@ static lar_error read_text(const lar_model_files *f, lar_engine_text *out, lar_d
     lar_buf source;
     memset(out, 0, sizeof *out);
     lar_buf_init(&source, LAR_TEMPLATE_SOURCE_BYTES_MAX);
-    lar_error error = lar_generation_read(f, &out->generation, d);
+    lar_error error = lar_model_generation_read(f, &out->generation, d);
     if (!error) error = lar_model_tokenizer(f, &out->tokenizer, d);
     if (!error) error = lar_model_template_source(f, &source, d);
     if (!error) error = read_template(lar_buf_slice(&source), out, d);

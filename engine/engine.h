@@ -100,7 +100,7 @@ typedef struct lar_engine_text {
     lar_tokenizer *tokenizer;
     lar_template *chat;      /* NULL: the model has none; with a place for tools where template_tools.h knows one */
     lar_output_format calls; /* in which it writes calls of tools */
-    lar_generation generation;
+    lar_model_generation generation;
 } lar_engine_text;
 
 /* Reads them from the model's files; embedded, released by the caller, and independent of the engine from then on.

@@ -171,20 +171,6 @@ void lar_page_segments_flush(void *segments) {
     (void)pthread_mutex_unlock(&p->lock);
 }
 
-lar_page_segments_counts lar_page_segments_count(lar_page_segments *p) {
-    (void)pthread_mutex_lock(&p->lock);
-    lar_page_segments_counts c = {
-        .pages = p->table.count,
-        .segments = p->segment_count,
-        .bytes = p->bytes,
-        .waiting_bytes = p->ring.used,
-        .memory_bytes =
-            p->ring.bytes + p->ring.item_cap * sizeof *p->ring.items + p->table.cap * sizeof *p->table.slots,
-    };
-    (void)pthread_mutex_unlock(&p->lock);
-    return c;
-}
-
 /* -- opening -------------------------------------------------------------------------------------------------- */
 
 static lar_page_segments_options with_defaults(const lar_page_segments_options *o) {

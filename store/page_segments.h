@@ -55,13 +55,4 @@ void lar_page_segments_outcomes(void *segments, uint64_t *kept, uint64_t *lost);
  * the ring holds, and for tests. */
 void lar_page_segments_flush(void *segments);
 
-typedef struct lar_page_segments_counts {
-    uint64_t pages, segments;
-    uint64_t bytes;         /* of all files */
-    uint64_t waiting_bytes; /* in the ring */
-    uint64_t memory_bytes;  /* reserved: ring and table */
-} lar_page_segments_counts;
-/* Any thread. */
-lar_page_segments_counts lar_page_segments_count(lar_page_segments *p);
-
 #endif

@@ -10,18 +10,18 @@
 
 enum { TEXT_BYTES_MAX = 8 << 20 };
 
-static lar_error add_end(lar_generation *g, uint64_t id, lar_diag *d) {
+static lar_error add_end(lar_model_generation *g, uint64_t id, lar_diag *d) {
     for (uint32_t i = 0; i < g->end_count; i++)
         if (g->ends[i] == id) return LAR_OK;
     if (id > UINT32_MAX) return lar_fail(LAR_INVALID, d, "eos_token_id %llu is no id", (unsigned long long)id);
-    if (g->end_count == LAR_GENERATION_ENDS_MAX)
-        return lar_fail(LAR_INVALID, d, "more than %d ids in eos_token_id", LAR_GENERATION_ENDS_MAX);
+    if (g->end_count == LAR_MODEL_GENERATION_ENDS_MAX)
+        return lar_fail(LAR_INVALID, d, "more than %d ids in eos_token_id", LAR_MODEL_GENERATION_ENDS_MAX);
     g->ends[g->end_count++] = (uint32_t)id;
     return LAR_OK;
 }
 
 /* A number, a list of numbers, or null. */
-static lar_error read_ends(const lar_json *j, lar_generation *g, lar_diag *d) {
+static lar_error read_ends(const lar_json *j, lar_model_generation *g, lar_diag *d) {
     uint32_t node = lar_json_get_last(j, 0, "eos_token_id");
     uint64_t id;
     if (node == LAR_JSON_NONE || lar_json_is(j, node, LAR_JSON_NULL)) return LAR_OK;
@@ -35,7 +35,7 @@ static lar_error read_ends(const lar_json *j, lar_generation *g, lar_diag *d) {
     return list ? LAR_OK : lar_fail(LAR_INVALID, d, "eos_token_id is no whole number and no list of them");
 }
 
-static lar_error read_sampling(const lar_json *j, lar_generation *g, lar_diag *d) {
+static lar_error read_sampling(const lar_json *j, lar_model_generation *g, lar_diag *d) {
     double top_k = 0;
     const struct {
         const char *name;
@@ -56,9 +56,9 @@ static lar_error read_sampling(const lar_json *j, lar_generation *g, lar_diag *d
     return LAR_OK;
 }
 
-typedef lar_error (*reader)(const lar_json *j, lar_generation *g, lar_diag *d);
+typedef lar_error (*reader)(const lar_json *j, lar_model_generation *g, lar_diag *d);
 
-static lar_error read_file(const lar_model_files *f, const char *name, const reader *readers, lar_generation *g,
+static lar_error read_file(const lar_model_files *f, const char *name, const reader *readers, lar_model_generation *g,
                            lar_diag *d) {
     lar_buf text;
     lar_json j;
@@ -75,7 +75,7 @@ static lar_error read_file(const lar_model_files *f, const char *name, const rea
     return lar_fail(e, d, "%s: %.250s", name, *inner.text ? inner.text : lar_error_text(e));
 }
 
-static lar_error read_metadata(const lar_gguf *m, lar_generation *g, lar_diag *d) {
+static lar_error read_metadata(const lar_gguf *m, lar_model_generation *g, lar_diag *d) {
     static const char *const keys[] = {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
                                        "tokenizer.ggml.eom_token_id"};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
@@ -88,8 +88,8 @@ static lar_error read_metadata(const lar_gguf *m, lar_generation *g, lar_diag *d
     return LAR_OK;
 }
 
-lar_error lar_generation_read(const lar_model_files *f, lar_generation *out, lar_diag *d) {
-    *out = (lar_generation){.sampling = LAR_SAMPLING_DEFAULT};
+lar_error lar_model_generation_read(const lar_model_files *f, lar_model_generation *out, lar_diag *d) {
+    *out = (lar_model_generation){.sampling = LAR_SAMPLING_DEFAULT};
     if (lar_model_files_form(f) == LAR_MODEL_GGUF) return read_metadata(lar_model_files_metadata(f), out, d);
     lar_error e = read_file(f, "generation_config.json", (const reader[]){read_ends, read_sampling, NULL}, out, d);
     if (!e && !out->end_count) e = read_file(f, "config.json", (const reader[]){read_ends, NULL}, out, d);

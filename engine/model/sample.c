@@ -12,6 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
+
 typedef struct candidate {
     float logit; /* after all penalties, before temperature */
     uint32_t id;
@@ -31,10 +33,7 @@ struct lar_sampler {
 };
 
 double lar_sample_draw(uint64_t seed, uint64_t n) {
-    uint64_t x = seed + (n + 1) * UINT64_C(0x9e3779b97f4a7c15);
-    x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-    x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
-    return (double)((x ^ x >> 31) >> 11) * 0x1p-53;
+    return (double)(lar_mix64(seed + (n + 1) * LAR_MIX64_STEP) >> 11) * 0x1p-53;
 }
 
 /* -- making ------------------------------------------------------------------------------------------------------ */

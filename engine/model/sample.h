@@ -9,9 +9,8 @@
  *   top_p keeps the shortest run of the likeliest whose share of what is left reaches p; one token always stays;
  *   one is drawn from the rest by their probabilities.
  *
- * Draw number n of seed s is SplitMix64 at s + (n + 1) * 0x9e3779b97f4a7c15 (Steele, Lea and Flood 2014, "Fast
- * splittable pseudorandom number generators"), its upper 53 bits as a fraction: the same on every platform, whatever
- * was drawn before by anybody else. */
+ * Draw number n of seed s is number n of SplitMix64's stream of seed s (base/hash.h), its upper 53 bits as a fraction:
+ * the same on every platform, whatever was drawn before by anybody else. */
 #ifndef LARDER_ENGINE_MODEL_SAMPLE_H
 #define LARDER_ENGINE_MODEL_SAMPLE_H
 

@@ -5,17 +5,11 @@
 #include <math.h>
 
 #include "base/ensure.h"
-
-/* SplitMix64's finaliser: every bit of the input moves every bit of the output. */
-static uint64_t mix(uint64_t x) {
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-    return x ^ (x >> 31);
-}
+#include "base/hash.h"
 
 /* weight / -ln(u), u in (0, 1): the largest wins with a chance in proportion to its weight. */
 static double score(uint64_t prefix, const lar_replica *r) {
-    uint64_t h = mix(mix(prefix + 0x9e3779b97f4a7c15u) ^ r->id);
+    uint64_t h = lar_mix64(lar_mix64(prefix + LAR_MIX64_STEP) ^ r->id);
     double u = ((double)(h >> 11) + 0.5) * 0x1p-53;
     return (double)r->weight / -log(u);
 }

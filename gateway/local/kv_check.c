@@ -185,7 +185,7 @@ static void end(variant *v, uint32_t count) {
 /* -- greedy answers ---------------------------------------------------------------------------------------------- */
 
 static bool is_end(const check *c, uint32_t id) {
-    const lar_generation *g = &c->r->text->generation;
+    const lar_model_generation *g = &c->r->text->generation;
     for (uint32_t i = 0; i < g->end_count; i++)
         if (g->ends[i] == id) return true;
     return false;

@@ -122,7 +122,7 @@ static void no_id(void *user, char *id) {
     *id = '\0';
 }
 
-static bool is_end(const lar_generation *g, const lar_tokenizer *k, uint32_t id) {
+static bool is_end(const lar_model_generation *g, const lar_tokenizer *k, uint32_t id) {
     for (uint32_t i = 0; i < g->end_count; i++)
         if (g->ends[i] == id) return true;
     return id == lar_tokenizer_eos(k);

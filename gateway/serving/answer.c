@@ -12,19 +12,14 @@
 #include <stdlib.h>
 
 #include "base/ensure.h"
+#include "base/hash.h"
 #include "gateway/serving/token_replies.h"
 
 enum { OUT_BYTES_MAX = 1 << 30, PREFIX_BYTES_MAX = 1 << 20, NAMES_BYTES_MAX = 1024 };
 
 /* -- making -------------------------------------------------------------------------------------------------------- */
 
-/* SplitMix64 (Steele, Lea and Flood 2014), as for draws: sample.h. */
-static uint64_t next_random(lar_answer *a) {
-    uint64_t z = a->random += 0x9e3779b97f4a7c15u;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
-}
+static uint64_t next_random(lar_answer *a) { return lar_mix64(a->random += LAR_MIX64_STEP); }
 
 void lar_answer_make_id(lar_answer *a, const char *kind, char *out) {
     uint64_t high = next_random(a), low = next_random(a);
@@ -117,9 +112,6 @@ void lar_answer_free(lar_answer *a) {
     (void)pthread_mutex_destroy(&a->lock);
     free(a);
 }
-
-uint32_t lar_answer_prompt_tokens(const lar_answer *a) { return a->refusal.status ? 0 : a->end.prompt_tokens; }
-bool lar_answer_has_jobs(const lar_answer *a) { return a->prompts.count > 0; }
 
 /* -- telling; under the lock --------------------------------------------------------------------------------------- */
 

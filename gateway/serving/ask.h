@@ -16,7 +16,7 @@ struct lar_serving {
     size_t token_bytes_max; /* of one token: what a text has at least of them */
     int64_t created;
     lar_template_arguments arguments;
-    uint32_t ends[LAR_GENERATION_ENDS_MAX + 1]; /* ids that end an answer */
+    uint32_t ends[LAR_MODEL_GENERATION_ENDS_MAX + 1]; /* ids that end an answer */
     uint32_t end_count;
     bool thinks;      /* the vocabulary has the marks of reasoning */
     bool takes_tools; /* the template has a place for them */

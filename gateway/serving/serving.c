@@ -17,7 +17,7 @@ static bool is_name(const char *text) {
 }
 
 static void find_ends(lar_serving *s) {
-    const lar_generation *g = &s->text.generation;
+    const lar_model_generation *g = &s->text.generation;
     uint32_t eos = lar_tokenizer_eos(s->text.tokenizer);
     bool known = eos == LAR_TOKEN_NONE || eos >= s->vocab;
     for (uint32_t i = 0; i < g->end_count; i++) {

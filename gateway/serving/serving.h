@@ -110,10 +110,4 @@ void lar_answer_cancel(lar_answer *a);
 /* After sink.end, or without lar_answer_start. NULL: nothing happens. */
 void lar_answer_free(lar_answer *a);
 
-/* Of the prompts, all jobs together; 0 for what needs none and for refused requests. For admission and logs before
- * lar_answer_start. */
-uint32_t lar_answer_prompt_tokens(const lar_answer *a);
-/* Whether lar_answer_start will need the scheduler at all (which may be NULL otherwise). */
-bool lar_answer_has_jobs(const lar_answer *a);
-
 #endif

@@ -16,6 +16,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/hash.h"
+
 /* The shared file; the test writes one_in, and reads the rest. */
 typedef struct control {
     _Atomic uint32_t one_in; /* 0: nothing fails */
@@ -59,10 +61,7 @@ static bool must_fail(const void *caller) {
     uint32_t one_in = atomic_load_explicit(&shared->one_in, memory_order_relaxed);
     if (!one_in) return false;
     uint64_t n = atomic_fetch_add_explicit(&shared->calls, 1, memory_order_relaxed) + 1;
-    n = (n + shared->seed) * UINT64_C(0x9e3779b97f4a7c15);
-    n = (n ^ n >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-    n = (n ^ n >> 27) * UINT64_C(0x94d049bb133111eb);
-    if ((n ^ n >> 31) % one_in) return false;
+    if (lar_mix64((n + shared->seed) * LAR_MIX64_STEP) % one_in) return false;
     atomic_fetch_add_explicit(&shared->failed, 1, memory_order_relaxed);
     return true;
 }

@@ -16,6 +16,8 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "base/hash.h"
+
 enum { AGAIN_ONE_IN = 6, INTERRUPT_ONE_IN = 12 };
 
 static uint64_t next_random(void) {
@@ -27,10 +29,7 @@ static uint64_t next_random(void) {
         s = text ? strtoull(text, NULL, 10) + 1 : 1;
         atomic_store_explicit(&seed, s, memory_order_relaxed);
     }
-    uint64_t n = (atomic_fetch_add_explicit(&count, 1, memory_order_relaxed) + s) * UINT64_C(0x9e3779b97f4a7c15);
-    n = (n ^ n >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-    n = (n ^ n >> 27) * UINT64_C(0x94d049bb133111eb);
-    return n ^ n >> 31;
+    return lar_mix64((atomic_fetch_add_explicit(&count, 1, memory_order_relaxed) + s) * LAR_MIX64_STEP);
 }
 
 static void *next(const char *name) {

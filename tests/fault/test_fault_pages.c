@@ -50,7 +50,7 @@ static void same_after_a_restart(pages_fixture *t) {
     unsigned before = there(t);
     pages_reopen(t);
     assert_int_equal(there(t), before);
-    assert_int_equal(lar_page_segments_count(t->p).bytes, pages_disk_bytes(t));
+    assert_int_equal(pages_count(t).bytes, pages_disk_bytes(t));
     for (uint64_t n = 0; n < PAGES; n++) put_when_taken(t, n);
     pages_reopen(t);
     assert_int_equal(there(t), (1u << PAGES) - 1);
@@ -190,7 +190,7 @@ static void what_cannot_be_cut_off_does_no_harm(void **state) {
     lar_page_segments_flush(t->p);
     assert_int_equal(fail_io_failed(FAIL_IO_FTRUNCATE), 1);
     assert_int_equal(there(t), 1);
-    assert_int_equal(lar_page_segments_count(t->p).bytes, pages_disk_bytes(t));
+    assert_int_equal(pages_count(t).bytes, pages_disk_bytes(t));
     put_when_taken(t, 2);
     same_after_a_restart(t);
 }
@@ -226,7 +226,7 @@ static void a_disk_that_stands_still_holds_nobody_up(void **state) {
     while (taken < PAGES && page_write(t, taken, BYTES) == LAR_OK) taken++;
     assert_int_equal(taken, 7); /* what the ring holds, and no more */
     assert_int_equal(page_write(t, 7, BYTES), LAR_FULL);
-    assert_int_equal(lar_page_segments_count(t->p).waiting_bytes, 6 * RECORD);
+    assert_int_equal(pages_count(t).waiting_bytes, 6 * RECORD);
     assert_int_equal(there(t), 0x7f); /* from memory, and from the disk */
     assert_int_equal(page_write(t, 3, BYTES), LAR_OK);
     expect_outcomes(t, 1, 0);
@@ -254,7 +254,7 @@ static void everything_fails_now_and_then(void **state) {
         fail_io_short(x >> 61 & 1 ? 30000 : 0);
         lar_error e = (x >> 60) & 1 ? page_write(t, n, BYTES) : page_read(t, n, BYTES);
         lost += e == LAR_IO || e == LAR_FULL;
-        assert_true(lar_page_segments_count(t->p).bytes <= t->o.bytes_max);
+        assert_true(pages_count(t).bytes <= t->o.bytes_max);
         if (step % 50 == 49) {
             fail_io_end();
             pages_reopen(t);

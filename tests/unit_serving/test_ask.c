@@ -32,7 +32,7 @@ static void refused(const lar_serving *s, lar_serving_endpoint endpoint, const c
     assert_int_equal(box_jobs.count, 0);
     assert_int_equal(c.end.error, LAR_OK);
     assert_int_equal(c.end.status, c.head.status);
-    assert_false(lar_answer_has_jobs(c.answer));
+    assert_int_equal(c.answer->prompts.count, 0);
     box_clear(&c);
 }
 
@@ -240,8 +240,8 @@ static const box_job *accepted(const lar_serving *s, lar_serving_endpoint endpoi
     box_ask(s, endpoint, body, c);
     if (c->heads) fail_msg("%s\n%s", body, box_body(c));
     assert_int_equal(box_jobs.count, 1);
-    assert_true(lar_answer_has_jobs(c->answer));
-    assert_int_equal(lar_answer_prompt_tokens(c->answer), box_jobs.jobs[0].request.count);
+    assert_int_equal(c->answer->prompts.count, 1);
+    assert_int_equal(c->answer->end.prompt_tokens, box_jobs.jobs[0].request.count);
     return &box_jobs.jobs[0];
 }
 

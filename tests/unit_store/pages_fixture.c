@@ -7,6 +7,16 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "store/segment_core.h"
+
+pages_counts pages_count(const pages_fixture *t) {
+    lar_page_segments *p = t->p;
+    (void)pthread_mutex_lock(&p->lock);
+    pages_counts c = {.pages = p->table.count, .bytes = p->bytes, .waiting_bytes = p->ring.used};
+    (void)pthread_mutex_unlock(&p->lock);
+    return c;
+}
+
 int pages_setup(void **state) {
     pages_fixture *t = calloc(1, sizeof *t);
     void *f;

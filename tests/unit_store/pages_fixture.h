@@ -20,6 +20,13 @@ void pages_open(pages_fixture *t); /* store and pages */
 void pages_close(pages_fixture *t);
 void pages_reopen(pages_fixture *t);
 
+typedef struct pages_counts {
+    uint64_t pages;
+    uint64_t bytes;         /* of all files */
+    uint64_t waiting_bytes; /* in the ring */
+} pages_counts;
+pages_counts pages_count(const pages_fixture *t);
+
 /* The n-th page, which is the same for every call. */
 lar_digest page_key(uint64_t n);
 void page_fill(uint64_t n, uint8_t *to, uint64_t bytes);

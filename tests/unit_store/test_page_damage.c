@@ -248,7 +248,7 @@ static void without_an_index_files_go(void **state) {
     assert_int_equal(unlink(path), 0);
     pages_open(t);
     assert_int_equal(pages_files(t, names), 0);
-    assert_int_equal(lar_page_segments_count(t->p).bytes, 0);
+    assert_int_equal(pages_count(t).bytes, 0);
     assert_int_equal(there(t), 0);
     mend(t);
     /* and an LMDB file that cannot be trusted is set aside as ever */

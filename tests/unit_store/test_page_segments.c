@@ -35,7 +35,7 @@ static void what_is_written_is_read_at_once_and_after_a_restart(void **state) {
         else pages_reopen(t);
     }
     assert_false(has(t, N));
-    assert_int_equal(lar_page_segments_count(t->p).pages, N);
+    assert_int_equal(pages_count(t).pages, N);
     assert_int_equal(pages_metric(t, LAR_METRIC_SEGMENT_PAGES), N);
     assert_int_equal(pages_metric(t, LAR_METRIC_SEGMENT_WRITES_TOTAL), N);
     assert_int_equal(pages_metric(t, LAR_METRIC_SEGMENT_READS_TOTAL), 4 * N);
@@ -59,7 +59,7 @@ static void equal_pages_are_kept_once(void **state) {
         if (round % 7 == 0) pages_reopen(t);
     }
     assert_int_equal(pages_metric(t, LAR_METRIC_SEGMENT_WRITES_TOTAL), 5);
-    assert_int_equal(lar_page_segments_count(t->p).bytes, 4096 + 5 * (4096 + 53248));
+    assert_int_equal(pages_count(t).bytes, 4096 + 5 * (4096 + 53248));
     assert_int_equal(pages_disk_bytes(t), 4096 + 5 * (4096 + 53248));
 }
 
@@ -136,7 +136,7 @@ static void the_limit_is_kept_and_the_newest_pages_stay(void **state) {
             page_put(t, n, bytes);
             uint64_t now = pages_disk_bytes(t);
             assert_true(now <= limit);
-            assert_int_equal(now, lar_page_segments_count(t->p).bytes);
+            assert_int_equal(now, pages_count(t).bytes);
             most = now > most ? now : most;
             for (uint64_t back = 0; back < safe && back <= n; back += 7) assert_true(has(t, n - back));
         }
@@ -145,7 +145,7 @@ static void the_limit_is_kept_and_the_newest_pages_stay(void **state) {
         assert_false(has(t, 0));
         uint64_t kept = 0;
         for (uint64_t n = 0; n < written; n++) kept += has(t, n);
-        assert_int_equal(kept, lar_page_segments_count(t->p).pages);
+        assert_int_equal(kept, pages_count(t).pages);
         pages_reopen(t);
         for (uint64_t n = 0; n < written; n++) {
             lar_error e = page_read(t, n, bytes);
@@ -241,8 +241,8 @@ static void the_index_leaves_room_for_the_journal(void **state) {
     }
     lar_page_segments_flush(t->p);
     lar_store_flush(t->f->store);
-    assert_true(lar_page_segments_count(t->p).pages <= 410);
-    assert_true(lar_page_segments_count(t->p).pages > 300);
+    assert_true(pages_count(t).pages <= 410);
+    assert_true(pages_count(t).pages > 300);
     assert_true(has(t, 2999));
     collected c = fixture_scan(t->f, NULL, NULL);
     assert_true(c.count > 100); /* of 195 without any page */
@@ -311,7 +311,7 @@ static void random_operations_within_a_limit(void **state) {
             pages_reopen(t);
         }
         for (unsigned i = 0; i < 4; i++) assert_true(!last[i] || has(t, last[i] - 1));
-        assert_true(lar_page_segments_count(t->p).bytes <= t->o.bytes_max);
+        assert_true(pages_count(t).bytes <= t->o.bytes_max);
         lar_page_segments_flush(t->p); /* so that no file comes or goes between two looks at the folder */
         assert_true(pages_disk_bytes(t) <= t->o.bytes_max);
     }
@@ -352,7 +352,7 @@ static void two_threads_share_it(void **state) {
     assert_true(pages_disk_bytes(t) <= t->o.bytes_max);
     assert_true(pages_metric(t, LAR_METRIC_SEGMENT_DROPPED_TOTAL) > 0);
     assert_int_equal(pages_metric(t, LAR_METRIC_SEGMENT_DAMAGED_TOTAL), 0);
-    uint64_t pages = lar_page_segments_count(t->p).pages, found = 0;
+    uint64_t pages = pages_count(t).pages, found = 0;
     pages_reopen(t);
     for (uint64_t n = 0; n < MODEL_KEYS; n++) found += page_read(t, n, model_size(n)) == LAR_OK;
     assert_int_equal(found, pages);

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "engine/files/float_bits.h"
 #include "engine/files/tensor_list.h"
 #include "tests/unit_engine/files/quantise.h"
@@ -57,12 +58,7 @@ bool model_shape_named(const char *name, model_shape *out) {
 
 /* -- values -------------------------------------------------------------------------------------------------------- */
 
-static uint64_t mix(uint64_t x) {
-    x += 0x9e3779b97f4a7c15u;
-    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
-    x = (x ^ x >> 27) * 0x94d049bb133111ebu;
-    return x ^ x >> 31;
-}
+static uint64_t mix(uint64_t x) { return lar_mix64(x + LAR_MIX64_STEP); }
 
 /* Near to a normal distribution of spread 1: the sum of four even ones. */
 static float value_at(uint64_t seed, uint64_t index) {
