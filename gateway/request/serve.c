@@ -28,9 +28,11 @@ typedef struct cert_marks {
     struct stat cert, key;
 } cert_marks;
 
-typedef struct serve {
+typedef struct lar_serve {
     lar_gateway g;
     uv_loop_t main;
+    const lar_serve_host *host; /* NULL: a program of its own */
+    uv_async_t stop;            /* with a host: in place of the signals */
     uv_signal_t on_term, on_int, on_hup;
     uv_timer_t cert_timer;
     lar_generation *cert_from; /* whose tls.cert and tls.key are in force; NULL: plain HTTP, until the end */
@@ -182,6 +184,7 @@ static void close_main_handles(serve *s) {
     lar_admin_close(s->admin);
     s->admin = NULL;
     lar_probes_close(s->probes);
+    close_handle((uv_handle_t *)&s->stop);
     close_handle((uv_handle_t *)&s->on_term);
     close_handle((uv_handle_t *)&s->on_int);
     close_handle((uv_handle_t *)&s->on_hup);
@@ -197,8 +200,7 @@ static void on_joined(uv_work_t *w, int status) {
 static void join_work(uv_work_t *w) { join_loops(w->data); }
 
 /* The first signal asks for an orderly stop, the second cuts what is under way. */
-static void on_stop_signal(uv_signal_t *h, int signum) {
-    serve *s = h->data;
+static void stop(serve *s, int signum) {
     LAR_LOG(s->g.log, LAR_LOG_INFO, "stopping", LAR_F_INT("signal", signum));
     atomic_store(&s->g.stopping, true);
     for (uint32_t i = 0; i < s->loops_open; i++) lar_loop_stop(&s->loops[i]);
@@ -211,6 +213,12 @@ static void take_probes(serve *s) {
     if (lar_probes_take(s->probes))
         LAR_LOG(s->g.log, LAR_LOG_ERROR, "reload_failed", LAR_F_CSTR("detail", "out of memory for active probes"));
 }
+
+static void on_stop_signal(uv_signal_t *h, int signum) { stop(h->data, signum); }
+
+static void on_stop_asked(uv_async_t *a) { stop(a->data, SIGTERM); }
+
+void lar_serve_stop(lar_serve *s) { (void)uv_async_send(&s->stop); }
 
 static void name_restart_options(serve *s, const lar_config *next) {
     lar_buf names;
@@ -277,6 +285,11 @@ static void watch_signal(serve *s, uv_signal_t *h, uv_signal_cb cb, int signum) 
 }
 
 static void watch(serve *s) {
+    if (s->host) {
+        LAR_ASSERT(uv_async_init(&s->main, &s->stop, on_stop_asked) == 0);
+        s->stop.data = s;
+        return;
+    }
     watch_signal(s, &s->on_term, on_stop_signal, SIGTERM);
     watch_signal(s, &s->on_int, on_stop_signal, SIGINT);
     watch_signal(s, &s->on_hup, on_reload_signal, SIGHUP);
@@ -404,6 +417,11 @@ static lar_error open_loops(serve *s, lar_diag *d) {
     return e;
 }
 
+static uint16_t first_port(const serve *s) {
+    char text[LAR_ADDRESS_TEXT_BYTES];
+    return lar_listener_address(&s->loops[0].listeners[0], text, sizeof text);
+}
+
 /* The default admin address may be taken by another larder: that is no reason not to serve. */
 static lar_error open_admin(serve *s, lar_diag *d) {
     lar_error e = lar_admin_open(&s->main, &s->g, &s->admin, d);
@@ -484,12 +502,10 @@ static void warn_of_open_doors(const lar_gateway *g) {
                            "spends that key; set keys"));
 }
 
-lar_error lar_serve_run(lar_config *c, lar_diag *d) {
-    tune_malloc();
-    (void)signal(SIGPIPE, SIG_IGN);
-    (void)signal(SIGHUP, SIG_IGN); /* until watch(): a reload asked for too early must not end the process */
+static lar_error run(lar_config *c, const lar_serve_host *host, lar_diag *d) {
     serve *s = calloc(1, sizeof *s);
     if (!s) return lar_fail(LAR_NO_MEMORY, d, "start");
+    s->host = host;
     init_gateway(s, c);
     lar_error e = lar_generation_new(c, c, &s->g.generation, d);
     s->cert_seen = mark_cert(c);
@@ -507,8 +523,21 @@ lar_error lar_serve_run(lar_config *c, lar_diag *d) {
         watch(s); /* before the loops say that they listen: who waits for that line may send a signal next */
         e = open_loops(s, d);
     }
+    if (!e && host) host->on_listening(host->owner, s, first_port(s));
     if (!e) (void)uv_run(&s->main, UV_RUN_DEFAULT);
     release_all(s);
     free(s);
     return e;
+}
+
+lar_error lar_serve_run(lar_config *c, lar_diag *d) {
+    tune_malloc();
+    (void)signal(SIGPIPE, SIG_IGN);
+    (void)signal(SIGHUP, SIG_IGN); /* until watch(): a reload asked for too early must not end the process */
+    return run(c, NULL, d);
+}
+
+lar_error lar_serve_run_inside(lar_config *c, const lar_serve_host *host, lar_diag *d) {
+    (void)signal(SIGPIPE, SIG_IGN);
+    return run(c, host, d);
 }
