@@ -4,7 +4,7 @@
 
 #include "gateway/config/config.h"
 
-typedef enum lar_exit { LAR_EXIT_OK, LAR_EXIT_FAILED, LAR_EXIT_USAGE, LAR_EXIT_CONFIG } lar_exit;
+typedef enum lar_exit { LAR_EXIT_OK, LAR_EXIT_FAILED, LAR_EXIT_USAGE, LAR_EXIT_CONFIG, LAR_EXIT_DRILL } lar_exit;
 
 /* Reads "-c FILE", "--option value" and "--option=value" from argv[first..argc) and loads. On LAR_EXIT_OK the caller
  * owns `*out`; else what to do was printed to stderr. `*out` is NULL with LAR_EXIT_OK if help was asked for

@@ -1,6 +1,6 @@
 /* The command line: one table of subcommands.
  * Called by people, service managers and scripts. Messages go to stderr and say what to do; results go to stdout.
- * Exit status: 0 done, 1 failed, 2 usage, 3 the configuration is not valid.
+ * Exit status: 0 done, 1 failed, 2 usage, 3 the configuration is not valid, 4 a drill's scene did not hold.
  * Not here: what the commands do (gateway/request, gateway/commands, config_command.c). */
 #include <poll.h>
 #include <signal.h>
@@ -22,6 +22,7 @@
 #include "gateway/local/plan_command.h"
 #include "gateway/local/run_command.h"
 #include "gateway/main/config_command.h"
+#include "gateway/main/drill_command.h"
 #include "gateway/request/serve.h"
 #include "policies/canon.h"
 
@@ -111,6 +112,8 @@ static const command commands[] = {
     {"tail", "[options]", "the journal's last records; -f follows", tail, HELP_BY_COMMAND},
     {"export", "[options]", "journal records as JSON lines or CSV", export, HELP_BY_COMMAND},
     {"upstreams", "[--admin ADDRESS]", "how each upstream of a running larder stands", upstreams, HELP_BY_COMMAND},
+    {"drill", "-c FILE [options]", "play each failure against a configuration, and see who answers", lar_command_drill,
+     HELP_BY_COMMAND},
     {"diff", "[options] A B", "where two requests part, and which rule would mend it", diff, HELP_BY_COMMAND},
     {"replay", "[options] FILE...", "what larder would save, from logged requests; sends nothing", replay,
      HELP_BY_COMMAND},
