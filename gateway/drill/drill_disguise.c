@@ -13,6 +13,8 @@
 /* A name that no resolver may send anywhere: a label has 63 bytes at most (RFC 1035 2.3.4). */
 #define NO_NAME "nobody-has-a-name-whose-first-label-is-longer-than-the-sixty-three-bytes-allowed.invalid"
 
+enum { ENOUGH_MS = 60000 };
+
 typedef struct stage {
     lar_config *c;
     const lar_drill_plan *plan;
@@ -36,6 +38,14 @@ static lar_error set_url(stage *s, lar_upstream_config *u, uint32_t scene, uint3
                        .path = path.ptr,
                        .authority = authority.ptr};
     return LAR_OK;
+}
+
+/* A limit that no scene waits for here must not end one, however busy this machine is. */
+static void give_time(lar_upstream_config *u) {
+    uint32_t *const limits[] = {&u->connect_timeout_ms, &u->first_byte_timeout_ms, &u->first_event_timeout_ms,
+                                &u->idle_timeout_ms};
+    for (size_t i = 0; i < sizeof limits / sizeof *limits; i++)
+        if (*limits[i] < ENOUGH_MS) *limits[i] = ENOUGH_MS;
 }
 
 static void set_limits(const lar_drill_wait *w, lar_upstream_config *u) {
@@ -67,6 +77,7 @@ static lar_error add_group(stage *s, uint32_t scene, uint32_t target, uint32_t *
         u->replica_next = n + 1 < t->members ? c->upstream_count + 1 : 0;
         lar_error e = set_url(s, u, scene, target);
         if (e) return e;
+        give_time(u);
         if (target == 0) set_limits(&s->plan->scenes[scene].wait, u);
         c->upstream_count++;
     }

@@ -17,7 +17,7 @@
 
 enum { ARENA_BYTES_MAX = 64 << 20, NOTES_BYTES_MAX = 1 << 20, SCENES_MAX = 1 << 16, MODEL_BYTES = 256 };
 _Static_assert(LAR_CONTINUE_NOBODY == LAR_DRILL_NONE, "nobody is nobody");
-enum { AS_IT_IS_MS = 200, A_DOUBLING_MS = 100 };
+enum { AS_IT_IS_MS = 200, A_DOUBLING_MS = 100, OPEN_MS = 2000 };
 
 const char *lar_drill_path(lar_protocol p) {
     switch (p) {
@@ -156,7 +156,7 @@ static void set_wait(const lar_config *c, lar_drill_scene *s) {
     if (s->scenario->course == LAR_DRILL_REST) {
         w->option = "breaker.open";
         w->configured_ms = u->breaker.open_ms;
-        w->played_ms = lar_drill_shorten(w->configured_ms);
+        w->played_ms = w->configured_ms < OPEN_MS ? w->configured_ms : OPEN_MS; /* a request fits into it in any case */
         return;
     }
     bool stalls = s->scenario->fault == LAR_DRILL_FAULT_STALL || s->scenario->fault == LAR_DRILL_FAULT_BODY_STALL;

@@ -10,6 +10,8 @@
 #include <string.h>
 #include <time.h>
 
+/* Nobody answers in the millisecond that a limit may leave: what comes behind a wait takes its time. */
+enum { PAUSE_MS = 30 };
 enum { SAID_BYTES_MAX = 1 << 20, HEAD_FIELDS_BYTES = 160 };
 
 typedef struct player {
@@ -307,6 +309,7 @@ lar_error lar_drill_play(lar_drill_stage *s, const lar_http1_head *h, lar_slice 
     uint32_t scene, part;
     lar_slice path;
     *after = LAR_DRILL_AFTER_CLOSE;
+    s->pause_ms = 0;
     if (!find_part(s, h->target, &scene, &part, &path) || scene != s->scene) {
         s->strays++;
         return LAR_OK;
@@ -320,6 +323,7 @@ lar_error lar_drill_play(lar_drill_stage *s, const lar_http1_head *h, lar_slice 
     read_body(&p, body);
     lar_error e = LAR_OK;
     if (p.fault != LAR_DRILL_FAULT_NONE) return play_fault(&p);
+    if (part && p.scene->wait.option) s->pause_ms = PAUSE_MS;
     if (refuse(&p, h, path, &e)) return e;
     e = p.scene->streamed ? stream_whole(&p) : reply_whole(&p);
     if (p.scene->scenario->course == LAR_DRILL_IDLE && s->round == 0) *after = LAR_DRILL_AFTER_CLOSE;

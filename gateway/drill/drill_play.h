@@ -20,6 +20,7 @@ typedef struct lar_drill_stage {
     uint32_t scene, round; /* under way; scene LAR_DRILL_NONE: none */
     lar_drill_seen seen[LAR_DRILL_TARGETS_MAX];
     uint32_t strays;
+    uint32_t pause_ms; /* before what the last request got is sent */
     lar_json json;
 } lar_drill_stage;
 

@@ -93,6 +93,7 @@ static bool answer(lar_stand_in *s, connection *c) {
     bool made =
         lar_drill_play(&s->stage, lar_http1_head_of(c->parser), lar_buf_slice(&c->body), &c->out, &c->after) == LAR_OK;
     c->body.len = 0;
+    if (s->stage.pause_ms) (void)poll(NULL, 0, (int)s->stage.pause_ms);
     return made && flush(c);
 }
 
