@@ -106,6 +106,8 @@ static lar_error add_scene(stage *s, uint32_t scene) {
     if (!chain || !prefix.ptr) return LAR_NO_MEMORY;
     r->prefix = prefix.ptr;
     r->model = r->header_name = r->header_value = "";
+    r->answers_ttl_ms = 0; /* every request goes upstream */
+    r->answers_sampled = r->answers_coalesce = false;
     r->fallbacks = chain;
     r->fallback_count = l->target_count - 1;
     r->deadline_ms = of->wait.deadline_ms;
