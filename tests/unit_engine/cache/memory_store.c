@@ -57,7 +57,7 @@ static lar_error write_page(void *context, const lar_page_key *key, const uint8_
 static void flush(void *context) { ((memory_store *)context)->waiting = 0; }
 
 void memory_store_init(memory_store *s, uint32_t room) {
-    *s = (memory_store){.store = {s, has, read_page, write_page, flush}, .room = room};
+    *s = (memory_store){.store = {s, has, read_page, write_page, flush, NULL}, .room = room};
     s->pages = calloc(room, sizeof *s->pages);
     LAR_ASSERT(s->pages != NULL);
 }
