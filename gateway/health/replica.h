@@ -10,7 +10,7 @@
 enum { LAR_REPLICAS_MAX = 64 };
 
 typedef struct lar_replica {
-    uint64_t id;     /* a hash of its name: the same in every process */
+    uint64_t id;     /* a hash of its URL: the same in every process */
     uint32_t load;   /* requests under way */
     uint32_t weight; /* 1 and more: its share */
     bool well;       /* its breaker lets a request go */

@@ -1,6 +1,7 @@
-/* The standing of upstreams, found by name, so that a reload forgets nothing.
+/* The standing of upstreams, found by name and place, so that a reload forgets nothing, and mistakes no upstream for
+ * another that has its name now: replicas are numbered, and the numbers move up where one is taken out.
  * Called when a loop takes over a generation, and at each choice among replicas. Any thread; the lock is held for a
- * walk over the names, never over I/O. Memory: an entry for each name that a loop's pools are for. */
+ * walk over the names, never over I/O. Memory: an entry for each name and place that a loop's pools are for. */
 #include "gateway/request/standing.h"
 
 #include <stdlib.h>
@@ -22,27 +23,37 @@ void lar_standings_release(lar_standings *s) {
     (void)pthread_mutex_destroy(&s->lock);
 }
 
+/* Of where it is, so that prefixes and conversations stay there under whatever name; lower 16 bits are never 0. */
+static uint64_t place_id(const lar_upstream_config *u) {
+    const lar_url *url = &u->url;
+    lar_hash h = lar_hash_of(url->tls ? LAR_SLICE("https") : LAR_SLICE("http"));
+    h = lar_hash_chain(h, lar_slice_cstr(url->authority ? url->authority : ""));
+    uint64_t id = lar_hash_low(lar_hash_chain(h, lar_slice_cstr(url->path ? url->path : "")));
+    return id & 0xffff ? id : id | 1;
+}
+
 static lar_standing *standing_new(const lar_upstream_config *u) {
     lar_standing *t = calloc(1, sizeof *t);
     if (!t) return NULL;
     t->name = strdup(u->name);
     t->breaker = lar_breaker_new(&u->breaker);
-    t->id = lar_hash_low(lar_hash_of(lar_slice_cstr(u->name)));
+    t->id = place_id(u);
     if (t->name && t->breaker) return t;
     standing_free(t);
     return NULL;
 }
 
 /* The lock is held. */
-static lar_standing *find(const lar_standings *s, const char *name) {
+static lar_standing *find(const lar_standings *s, const lar_upstream_config *u) {
     lar_standing *t = s->first;
-    while (t && strcmp(t->name, name) != 0) t = t->next;
+    uint64_t id = place_id(u);
+    while (t && (t->id != id || strcmp(t->name, u->name) != 0)) t = t->next;
     return t;
 }
 
-lar_standing *lar_standings_find(lar_standings *s, const char *name) {
+lar_standing *lar_standings_find(lar_standings *s, const lar_upstream_config *u) {
     LAR_ASSERT(pthread_mutex_lock(&s->lock) == 0);
-    lar_standing *t = find(s, name);
+    lar_standing *t = find(s, u);
     if (t) t->users++;
     LAR_ASSERT(pthread_mutex_unlock(&s->lock) == 0);
     return t;
@@ -50,7 +61,7 @@ lar_standing *lar_standings_find(lar_standings *s, const char *name) {
 
 lar_standing *lar_standings_get(lar_standings *s, const lar_upstream_config *u) {
     LAR_ASSERT(pthread_mutex_lock(&s->lock) == 0);
-    lar_standing *t = find(s, u->name);
+    lar_standing *t = find(s, u);
     if (t) {
         lar_breaker_set(t->breaker, &u->breaker);
     } else if ((t = standing_new(u))) {

@@ -1,4 +1,5 @@
-/* How each upstream stands: its breaker and how much it is asked, one for all loops and generations, by name. */
+/* How each upstream stands: its breaker and how much it is asked, one for all loops and generations, by name
+ * and place. */
 #ifndef LARDER_GATEWAY_STANDING_H
 #define LARDER_GATEWAY_STANDING_H
 
@@ -13,7 +14,7 @@ typedef struct lar_standing {
     const char *name; /* owned */
     lar_breaker *breaker;
     atomic_uint load; /* requests under way */
-    uint64_t id;      /* hash of the name */
+    uint64_t id;      /* a hash of its URL: the same in every process */
     /* In all, for operators (standing_report.c): what went to it, what of that failed, was repeated, went elsewhere. */
     atomic_ullong attempts, failures[LAR_FAILURE_COUNT], repeated, fallback, continued;
     atomic_ullong probes, probes_failed; /* active ones (probe.c) */
@@ -36,8 +37,8 @@ typedef struct lar_standings {
 
 /* Of this upstream; its options are what `u` says from now on. NULL when out of memory. */
 lar_standing *lar_standings_get(lar_standings *s, const lar_upstream_config *u);
-/* Of the upstream of that name, or NULL if no loop has taken it up. */
-lar_standing *lar_standings_find(lar_standings *s, const char *name);
+/* Of this upstream, or NULL if no loop has taken it up. */
+lar_standing *lar_standings_find(lar_standings *s, const lar_upstream_config *u);
 /* NULL is allowed. */
 void lar_standings_put(lar_standings *s, lar_standing *t);
 void lar_standings_init(lar_standings *s);

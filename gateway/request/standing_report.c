@@ -33,7 +33,7 @@ typedef struct sight {
 } sight;
 
 static sight look(lar_gateway *g, const lar_upstream_config *u) {
-    lar_standing *t = lar_standings_find(&g->standings, u->name);
+    lar_standing *t = lar_standings_find(&g->standings, u);
     sight s = {0};
     if (!t) return s;
     s.look = lar_breaker_look_at(t->breaker, lar_clock_mono_ns() / 1000000u);

@@ -73,6 +73,9 @@ class Answerer(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers["Content-Length"]))
         asked = json.loads(body)
         up.saw(body)
+        if up.dies:   # with the request read, and no byte of an answer
+            self.close_connection = True
+            return
         held = asked["model"].startswith("held")
         if not asked.get("stream"):
             if held:
@@ -108,6 +111,7 @@ class Upstream:
         self.name = name
         self.go = threading.Event()
         self.lock = threading.Lock()
+        self.dies = False
         self.connections = 0
         self.bodies = []
         self.server = Server(("127.0.0.1", 0), Answerer)
