@@ -382,8 +382,16 @@ static void cut_failure(lar_exchange *x, lar_error e, const char *detail) {
 
 typedef enum verdict { VERDICT_FORWARD, VERDICT_DROP, VERDICT_LAST, VERDICT_ANSWERED, VERDICT_BROKEN } verdict;
 
+/* The client has read a part of the answer, and now reads the upstream's error: nobody else can answer, but it is known
+ * who failed. */
+static void note_error(lar_exchange *x) {
+    x->error = LAR_UPSTREAM_ERROR;
+    (void)lar_exchange_recover_error(x, LAR_UPSTREAM_ERROR); /* false: the head was sent */
+}
+
 static verdict judge(lar_exchange *x, const lar_sse_event *e) {
     if (e->comment_only) return VERDICT_FORWARD;
+    bool failed_before = x->usage.error_seen;
     lar_usage_kind kind = lar_usage_event(&x->usage, x->view.protocol, e->type, e->data);
     if (x->usage.content_seen) lar_exchange_attempt_well(x);
     lar_exchange_output_event(x, e);
@@ -394,6 +402,7 @@ static verdict judge(lar_exchange *x, const lar_sse_event *e) {
         return VERDICT_ANSWERED;
     }
     if (x->usage.error_seen && lar_exchange_can_continue(x, LAR_UPSTREAM_ERROR)) return VERDICT_BROKEN;
+    if (x->head_sent && x->usage.error_seen && !failed_before) note_error(x);
     if (kind == LAR_USAGE_ONLY_CHUNK && x->usage_injected) return VERDICT_DROP;
     return x->usage.done ? VERDICT_LAST : VERDICT_FORWARD;
 }
@@ -476,6 +485,10 @@ static void relay_events(lar_exchange *x, lar_slice data) {
         lar_exchange_on_cut(x, LAR_UPSTREAM_PROTOCOL, "an event is too large");
 }
 
+static lar_ending ending(const lar_exchange *x) {
+    return x->usage.error_seen ? LAR_END_UPSTREAM_ERROR : LAR_END_COMPLETE;
+}
+
 /* The stream ended; some servers leave out the last blank line. */
 static void end_events(lar_exchange *x) {
     size_t used = 0;
@@ -496,8 +509,7 @@ static void end_events(lar_exchange *x) {
     if (v == VERDICT_DROP) x->held.len = 0;
     if (!u->error_seen) lar_exchange_attempt_well(x);
     lar_exchange_output_whole(x);
-    if (flush_events(x, LAR_SLICE(""), PUT_END))
-        lar_exchange_finish(x, u->error_seen && !u->done ? LAR_END_UPSTREAM_ERROR : LAR_END_COMPLETE, CLIENT_KEEP);
+    if (flush_events(x, LAR_SLICE(""), PUT_END)) lar_exchange_finish(x, ending(x), CLIENT_KEEP);
 }
 
 /* -- events of the lease ----------------------------------------------------------------------------------- */
@@ -556,11 +568,12 @@ void lar_exchange_on_end(lar_exchange *x) {
 }
 
 void lar_exchange_on_cut(lar_exchange *x, lar_error e, const char *detail) {
-    if (x->relay == RELAY_SSE && (x->usage.finished || x->usage.done) &&
+    lar_usage *u = &x->usage;
+    if (x->relay == RELAY_SSE && (u->finished || u->done || u->error_seen) &&
         x->head_sent) { /* all there was to say was said (S-11 c) */
         lar_exchange_output_whole(x);
         x->held.len = 0;
-        if (flush_events(x, LAR_SLICE(""), PUT_END)) lar_exchange_finish(x, LAR_END_COMPLETE, CLIENT_KEEP);
+        if (flush_events(x, LAR_SLICE(""), PUT_END)) lar_exchange_finish(x, ending(x), CLIENT_KEEP);
         return;
     }
     if (e == LAR_UPSTREAM_CLOSED) e = LAR_UPSTREAM_CUT;
