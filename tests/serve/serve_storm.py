@@ -1,0 +1,394 @@
+#!/usr/bin/env python3
+"""Many streams at once while their provider dies, hangs, flaps, refuses or talks nonsense, and a model behind it.
+
+usage: serve_storm.py LARDER [PART OF A TEST'S NAME]
+LARDER_TEST_REQUESTS: how many streams in all. LARDER_TEST_CLIENTS: how many at once.
+
+Each request has a number in its body. The provider counts how often it read each of them whole; every client must see one
+end, within the deadline of the route, and the journal must have one record of each. How soon answers begin once their
+failure is certain is printed and not judged: that is the machine's.
+"""
+import collections
+import json
+import os
+import random
+import re
+import socket
+import struct
+import subprocess
+import threading
+import time
+
+from serve_parts import LIMIT_S, MODEL, SMALL, Larder, chat, check, idle, metrics, metrics_by, run, until
+
+CLIENTS = int(os.environ.get("LARDER_TEST_CLIENTS", "16" if SMALL else "50"))
+REQUESTS = int(os.environ.get("LARDER_TEST_REQUESTS", "160" if SMALL else "500"))
+DEADLINE_S = 60 if SMALL or REQUESTS > 5000 else 20
+LATE_S = 30   # beyond the deadline a client on a busy machine may take this long to notice its answer
+FIRST_BYTE_S = 1.0
+BREAKER_S = 1.0
+WORDS = ["one", " two", " three", " four", " five"]
+PHASES = ("dies", "hangs", "flaps", "refuses", "garbles")
+WORD = re.compile(rb'"content": ?"[^"]')
+ROLE = {"role": "assistant", "content": ""}
+
+
+def event(delta, finish=None):
+    return b"data: %s\n\n" % json.dumps({"choices": [{"index": 0, "delta": delta, "finish_reason": finish}]}).encode()
+
+
+def port_of_its_own():
+    """Below the ports that the kernel gives to connections: a dead provider's port must not become a client's."""
+    dice = random.Random(os.getpid())
+    while True:
+        port = dice.randrange(15000, 30000)
+        with socket.socket() as s:
+            try:
+                s.bind(("127.0.0.1", port))
+                return port
+            except OSError:
+                continue
+
+
+class Provider:
+    """A chat API whose mood can be changed, and that can die and come back. `seen` counts the requests that it read whole
+    by their number; `failed` says since when the failure of one was certain for who looks at it from outside."""
+
+    def __init__(self):
+        self.port, self.mood = port_of_its_own(), "well"
+        self.lock, self.sockets = threading.Lock(), set()
+        self.seen, self.failed = collections.Counter(), {}
+        self.listener = None
+        self.live()
+
+    def live(self):
+        listener = socket.socket()
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(("127.0.0.1", self.port))
+        listener.listen(1024)
+        self.listener = listener
+        threading.Thread(target=self.accept, args=(listener,), daemon=True).start()
+
+    def die(self):
+        """The port refuses, and everything that is open is reset."""
+        listener, self.listener = self.listener, None
+        listener.shutdown(socket.SHUT_RDWR)   # wakes the thread that accepts
+        listener.close()
+        with self.lock:
+            sockets = list(self.sockets)
+        for s in sockets:
+            try:
+                s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                s.shutdown(socket.SHUT_RD)   # wakes its thread, which closes it
+            except OSError:
+                pass
+
+    def accept(self, listener):
+        while True:
+            try:
+                sock, _ = listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self.attend, args=(sock, listener), daemon=True).start()
+
+    def read(self, sock):
+        data = b""
+        while b"\r\n\r\n" not in data:
+            part = sock.recv(65536)
+            if not part:
+                return None
+            data += part
+        head, body = data.split(b"\r\n\r\n", 1)
+        length = int([f for f in head.lower().split(b"\r\n") if f.startswith(b"content-length:")][0].split(b":")[1])
+        while len(body) < length:
+            part = sock.recv(65536)
+            if not part:
+                return None
+            body += part
+        return json.loads(body)
+
+    def attend(self, sock, listener):
+        with self.lock:
+            self.sockets.add(sock)
+        sock.settimeout(LIMIT_S)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        try:
+            while listener is self.listener:
+                body = self.read(sock)
+                if body is None:
+                    return
+                number = int(body["messages"][0]["content"].split()[1])
+                mood = self.mood
+                with self.lock:
+                    self.seen[number] += 1
+                if not self.play(sock, mood, number, listener):
+                    return
+        except OSError:
+            pass
+        finally:
+            with self.lock:
+                self.sockets.discard(sock)
+            sock.close()
+
+    def fails(self, number, after_s=0.0):
+        with self.lock:
+            self.failed[number] = time.monotonic() + after_s
+
+    def play(self, sock, mood, number, listener):
+        """False: the connection ends."""
+        if mood == "hangs":
+            self.fails(number, FIRST_BYTE_S)
+            sock.recv(1)   # until larder gives it up
+            return False
+        if mood == "refuses":
+            self.fails(number)
+            sock.sendall(b"HTTP/1.1 429 Too Many Requests\r\nContent-Length: 2\r\n\r\n{}")
+            return True
+        if mood == "garbles":
+            self.fails(number)
+            head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+            sock.sendall((b"\x00\x01 this is no HTTP\r\n\r\n", head + b"zz\r\n\xff\xfe\r\n",
+                          head + b"10\r\ndata: {\"choi\xff\xff\xff\r\n0\r\n\r\n")[number % 3])
+            return False
+        sock.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n")
+        events = [event(ROLE)] + [event({"content": w}) for w in WORDS] + [event({}, "stop"), b"data: [DONE]\n\n"]
+        for e in events:
+            if listener is not self.listener:
+                self.fails(number)
+                return False
+            sock.sendall(b"%x\r\n%s\r\n" % (len(e), e))
+            time.sleep(0.005)
+        sock.sendall(b"0\r\n\r\n")
+        return True
+
+
+class Stream:
+    """One request, and all that its client sees of the answer. Framing is read here: libraries take a cut for an end."""
+
+    def __init__(self, larder, number):
+        self.number, self.error, self.finished, self.text, self.dones = number, None, False, "", 0
+        self.sent, self.first = time.monotonic(), None
+        body = json.dumps(chat("request %d" % number, stream=True, max_tokens=4, ignore_eos=True)).encode()
+        with socket.create_connection(("127.0.0.1", larder.port), timeout=LIMIT_S) as sock:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            sock.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
+            head, body, self.clean = self.receive(sock)
+        self.ended = time.monotonic()
+        rows = head.decode().split("\r\n")
+        fields = dict(row.split(": ", 1) for row in rows[1:])
+        self.status = int(rows[0].split()[1])
+        self.by, self.failure = fields.get("x-larder-served-by"), fields.get("x-larder-failure")
+        if self.status == 200:
+            for row in body.decode().split("\n\n"):
+                self.take(row)
+        else:
+            self.error = json.loads(body)["error"]["code"]
+
+    def receive(self, sock):
+        """Head, body, and whether it ended as its framing says."""
+        data, head, end = b"", None, None
+        while True:
+            part = sock.recv(65536)
+            data += part
+            if head is None and b"\r\n\r\n" in data:
+                head, data = data.split(b"\r\n\r\n", 1)
+                m = re.search(rb"\r\nContent-Length: (\d+)", head)
+                end = int(m.group(1)) if m else None
+            if self.first is None and head and WORD.search(data):
+                self.first = time.monotonic()
+            if head and end is not None and len(data) >= end:
+                return head, data, True
+            if head and end is None and data.endswith(b"0\r\n\r\n"):
+                return head, self.joined(data), True
+            if not part:
+                check(head, "request", self.number, "got no answer")
+                return head, self.joined(data), False
+
+    @staticmethod
+    def joined(data):
+        """The body that chunks make; of a cut one what there is."""
+        out = b""
+        while b"\r\n" in data:
+            size, data = data.split(b"\r\n", 1)
+            out += data[:int(size, 16)]
+            data = data[int(size, 16) + 2:]
+        return out
+
+    def take(self, row):
+        if row == "data: [DONE]":
+            self.dones += 1
+        elif row.startswith("data: "):
+            data = json.loads(row[6:])
+            if "error" in data:
+                self.error = data["error"]["code"]
+            for choice in data.get("choices", []):
+                self.text += choice["delta"].get("content") or ""
+                self.finished |= choice["finish_reason"] is not None
+
+    def judge(self, may_break):
+        what = (self.number, self.status, self.by, self.failure, self.error, self.dones, self.text)
+        waited = (self.first or self.ended) - self.sent
+        check(waited < DEADLINE_S + LATE_S, "waited for %d s:" % waited, *what)
+        if self.status != 200:   # what a deadline leaves
+            check(self.status == 504 and self.error == "upstream_timeout" and waited > DEADLINE_S * 0.9, "refused:", *what)
+        elif self.error:
+            check(may_break and self.by == "provider" and self.text and not self.dones and not self.clean, "a bad break:", *what)
+            check("".join(WORDS).startswith(self.text), "odd text:", *what)
+        else:
+            # a provider that dies between the reason to finish and [DONE] has said all there was to say
+            check(self.clean and self.finished and self.text, "no end:", *what)
+            check(self.dones == 1 or (may_break and self.by == "provider" and self.dones == 0), "no last event:", *what)
+            check(self.by == "tiny" or self.text == "".join(WORDS), "odd text:", *what)
+        return self
+
+
+class Storm:
+    def __init__(self, larder, provider):
+        self.larder, self.provider = larder, provider
+        self.lock, self.number, self.streams = threading.Lock(), 0, []
+
+    def ask(self, may_break=False):
+        with self.lock:
+            self.number += 1
+            number = self.number
+        s = Stream(self.larder, number).judge(may_break)
+        with self.lock:
+            self.streams.append(s)
+        return s
+
+    def phase(self, mood, count):
+        """`count` streams, CLIENTS at once, in which the provider does what `mood` says."""
+        p, left, errors = self.provider, [count], []
+        over = threading.Event()
+        began, before = time.monotonic(), len(self.streams)
+        flapping = threading.Thread(target=self.flap, args=(over,))
+        p.mood = mood if mood in ("hangs", "refuses", "garbles") else "well"
+
+        def client():
+            try:
+                while True:
+                    with self.lock:
+                        left[0] -= 1
+                        if left[0] < 0 and (mood != "flaps" or over.flaps >= 3):
+                            return
+                        if mood == "dies" and left[0] == count // 2 and p.listener:
+                            p.die()
+                    self.ask(may_break=mood in ("dies", "flaps"))
+            except Exception as e:   # told below, by the main thread
+                errors.append(e)
+        over.flaps = 0
+        if mood == "flaps":
+            flapping.start()
+        threads = [threading.Thread(target=client) for _ in range(min(CLIENTS, count))]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+        over.set()
+        if mood == "flaps":
+            flapping.join()
+        check(not errors, errors[:3])
+        print("       " + self.told(mood, self.streams[before:], time.monotonic() - began), flush=True)
+        p.mood = "well"
+        if not p.listener:
+            p.live()
+
+    def flap(self, over):
+        while not over.wait(1.0):
+            over.flaps += 1
+            if self.provider.listener:
+                self.provider.die()
+            else:
+                self.provider.live()
+
+    def delays(self, streams):
+        """From when a failure was certain to the first word from the model, in ms, sorted."""
+        return sorted(1000 * (s.first - max(s.sent, self.provider.failed.get(s.number, s.sent)))
+                      for s in streams if s.by == "tiny" and s.first)
+
+    def told(self, mood, streams, took_s):
+        ms = self.delays(streams)
+        by = collections.Counter(s.by if s.status == 200 and not s.error else s.error for s in streams)
+        text = "%-8s %5d streams in %5.1f s: %s" % (mood, len(streams), took_s, dict(sorted(by.items(), key=str)))
+        if ms:
+            text += "; the model's answers began after %.0f ms (p50), %.0f (p95), %.0f (most)" % (
+                ms[len(ms) // 2], ms[len(ms) * 95 // 100], ms[-1])
+        return text
+
+    def recovers(self):
+        """Once the breaker has waited for its time one request goes to the provider, and with its end all do."""
+        state = metrics_by(self.larder, "upstream_state")['{upstream="provider"}']
+        wait_s = metrics_by(self.larder, "upstream_wait_seconds")['{upstream="provider"}']
+        check(wait_s <= 2 * BREAKER_S, "rests for longer than it may:", wait_s)
+        time.sleep(wait_s + 0.01)
+        first = self.ask()
+        check(first.by == "provider", "not asked again after its rest; it was in state", state, first.by, first.failure)
+        for _ in range(5):
+            check(self.ask().by == "provider", "not asked again after a good answer")
+
+
+def config(provider, folder):
+    return ("listen: 127.0.0.1:0\nadmin: {listen: 127.0.0.1:0}\nthreads: 2\nlog: {access: false}\n"
+            "upstreams:\n  - {name: provider, url: 'http://127.0.0.1:%d', retry: {attempts: 3, backoff: 10ms, budget: 100}, "
+            "pool: {idle: 500ms}, timeouts: {first_byte: %dms, idle: 5s}, breaker: {open: %dms, open_max: %dms, window: 2s}}\n"
+            "  - {name: tiny, kind: engine, engine: {model: '%s', queue_wait: 0, queue: 10000, sequences: 16}}\n"
+            "routes:\n  - {upstream: provider, fallback: tiny, deadline: %ds}\nstore: {dir: '%s/store'}\n" % (
+                provider.port, FIRST_BYTE_S * 1000, BREAKER_S * 1000, 2 * BREAKER_S * 1000, MODEL, DEADLINE_S, folder))
+
+
+def check_journal(larder, folder, streams):
+    done = subprocess.run([larder.binary, "export", "--format", "jsonl", "--store", os.path.join(folder, "store")],
+                          capture_output=True, timeout=LIMIT_S, check=True)
+    records = [json.loads(row) for row in done.stdout.splitlines()]
+    check(len(records) == len(streams), "records of", len(records), "requests, but", len(streams), "were made")
+    ends = collections.Counter((r["ending"], r["upstream"] if r["ending"] == "complete" else "-") for r in records)
+    want = collections.Counter(("complete", s.by) if not s.error else ("upstream-failed", "-") for s in streams)
+    check(ends == want, "the journal:", ends, "the clients:", want)
+    # not_sent goes to the next target at once; who was asked once is asked once
+    check(all(r["attempts"] <= 2 for r in records), [r for r in records if r["attempts"] > 2][:3])
+    partial = [r for r in records if r["usage_partial"] != (r["ending"] != "complete" and r["status"] == 200)]
+    check(not partial, "usage of broken answers is partial, that of others is not:", partial[:3])
+
+
+def many_streams_through_every_failure(folder):
+    provider = Provider()
+    with Larder(folder, config(provider, folder)) as larder:
+        storm = Storm(larder, provider)
+
+        def quiet():
+            """Nothing is open or held; what is left is the process itself."""
+            m = idle(larder)
+            until(lambda: metrics(larder)["client_connections"] == 0 == metrics(larder)["upstream_connections"], "closed connections")
+            loads = metrics_by(larder, "upstream_load")
+            check(not any(loads.values()), "requests that are counted and gone:", loads, m)
+            return len(os.listdir("/proc/%d/fd" % larder.process.pid)), larder.status("Threads"), larder.status("VmRSS")
+
+        for mood in ("refuses", "garbles", "hangs"):   # one at a time, and the model is warm afterwards
+            provider.mood = mood
+            before = len(storm.streams)
+            for _ in range(4 if SMALL else 8):
+                storm.ask()
+            print("       alone: " + storm.told(mood, storm.streams[before:], 0).split(" in ")[0] +
+                  ": answers began after %s ms" % [round(ms) for ms in storm.delays(storm.streams[before:])])
+            provider.mood = "well"
+            storm.recovers()
+        rounds = max(1, REQUESTS // (len(PHASES) * CLIENTS * 2)) if REQUESTS >= 1000 else 1
+        size = REQUESTS // (len(PHASES) * rounds)
+        first = None
+        for n in range(rounds):
+            for mood in PHASES:
+                storm.phase(mood, size)
+                storm.recovers()
+            now = quiet()
+            # the first half fills pages of prefixes, spare exchanges, arenas of malloc
+            first = now if n <= rounds // 2 or first is None else first
+            print("       %d streams so far; descriptors, threads, KiB resident: %s" % (len(storm.streams), now), flush=True)
+        check(now[0] <= first[0] and now[1] == first[1], "descriptors and threads grew from", first, "to", now)
+        check(now[2] <= first[2] + 8192 or SMALL, "memory grew from", first[2], "to", now[2], "KiB")
+        check(max(provider.seen.values()) == 1, "executed twice:", [n for n, c in provider.seen.items() if c > 1])
+        check(len({s.by for s in storm.streams if not s.error}) == 2, "only one of them answered")
+    check_journal(larder, folder, storm.streams)
+
+
+if __name__ == "__main__":
+    run([many_streams_through_every_failure])
