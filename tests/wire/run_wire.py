@@ -8,7 +8,6 @@ whole and with its bytes cut in several ways. Exit 0: all passed (skipped ones a
 """
 import argparse
 import fnmatch
-import itertools
 import os
 import shutil
 import subprocess
@@ -89,9 +88,13 @@ def missing_need(x):
     return None
 
 
-def cut_modes(x, only):
-    """Pairs of ways of cutting: the client's bytes, the upstream's."""
-    wanted = x.option("cuts", "both")
+def cut_modes(x, words, only):
+    """Pairs of ways of cutting: the client's bytes, the upstream's. Of several `cuts` the first that is for these words."""
+    wanted = "both"
+    for row in reversed(x.options.get("cuts", [])):
+        how, _, when = row.partition(" when ")
+        if all(set(w.split("|")) & set(words) for w in when.split()):
+            wanted = how.strip()
     modes = [("whole", "whole")]
     if wanted == "both" or wanted == "client":
         modes.append(("bytes", "whole"))
@@ -106,12 +109,6 @@ def cut_modes(x, only):
         modes = [m for m in modes if all((k if isinstance(k, str) else "each") in kinds + ["whole"] for k in m)
                  and ("whole" in kinds or m != ("whole", "whole"))]
     return modes
-
-
-def variants(x):
-    names = list(x.vary)
-    for values in itertools.product(*(x.vary[n] for n in names)):
-        yield dict(zip(names, values))
 
 
 class Suite:
@@ -140,8 +137,9 @@ class Suite:
             if need:
                 self.skipped[path] = need
                 continue
-            for variant in variants(x):
-                out.setdefault(wire_group.group_key(x, variant), []).append((x, variant))
+            for variant in wire_text.variants(x):
+                item = x.narrowed(variant.words), variant
+                out.setdefault(wire_group.group_key(*item), []).append(item)
         # Shares of a bounded size, so that all threads have work to the end.
         return [items[at:at + SHARE] for items in out.values() for at in range(0, len(items), SHARE)]
 
@@ -159,7 +157,7 @@ class Suite:
                 if x.option("refuses"):
                     self.play_refusal(x, variant)
                     continue
-                for client, upstream in cut_modes(x, self.options.cuts):
+                for client, upstream in cut_modes(x, variant.words, self.options.cuts):
                     runs.append(self.play_once(x, variant, (client, upstream), living()))
             except (RuntimeError, OSError, subprocess.SubprocessError, wire_text.WireError) as why:
                 self.results[x.path].append("%s: %s" % (type(why).__name__, why))
@@ -168,7 +166,7 @@ class Suite:
     def play_refusal(self, x, variant):
         group = wire_group.Group(self.options.larder, x, variant, self.certificates)
         self.run_count += 1
-        self.results[x.path] += ["with %s: %s" % (variant, text) for text in group.check_refusal(x.option("refuses"))]
+        self.results[x.path] += ["with %s: %s" % (variant.label, t) for t in group.check_refusal(x.option("refuses"))]
         group.close()
 
     def play_once(self, x, variant, cuts, group):
@@ -180,8 +178,8 @@ class Suite:
         for name, text in variant.items():
             values[name] = wire_text.expand(text, values)
         label = "cuts client=%s upstream=%s" % (client, upstream)
-        if variant:
-            label += " with " + ", ".join("%s=%r" % v for v in variant.items())
+        if variant.label:
+            label += " with " + variant.label
         cutters = wire_play.Cutter(client, self.seed), wire_play.Cutter(upstream, self.seed + 1)
         run = wire_play.Run(x, values, label, cutters, self.options.skip.split(","))
         began = time.monotonic()

@@ -436,7 +436,7 @@ class Group:
                 path, _, wanted = row.partition(":")
                 found, present = lookup(r, path.strip())
                 wanted = wanted.strip()
-                if wanted[:1] not in "<>/":   # a comparison or a pattern is taken as it is
+                if not re.match(r"[<>]=? *-?\d|[/]", wanted):   # a comparison or a pattern is taken as it is
                     wanted = wire_text.expand(wanted, run.values).decode()
                 if not value_fits(found if present else None, wanted):
                     run.fail("line %d (journal)" % s.line, "%s: expected %s, got %s in %s" % (

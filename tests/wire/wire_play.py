@@ -3,11 +3,14 @@
 A Run is one pass through one exchange with one way of cutting the bytes. Differences from what the file expects are
 collected in Run.failures; nothing here raises for them. Every wait has a limit.
 """
+import fcntl
 import random
+import re
 import signal
 import socket
 import ssl
 import struct
+import termios
 import threading
 import time
 
@@ -51,7 +54,10 @@ class Cutter:
 
 
 def abort(sock):
-    """Close with a reset."""
+    """Close with a reset, once the peer's kernel has all that was sent: a reset throws away what has not left."""
+    end = time.monotonic() + 0.3
+    while struct.unpack("i", fcntl.ioctl(sock, termios.TIOCOUTQ, b"\0\0\0\0"))[0] and time.monotonic() < end:
+        time.sleep(0.001)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     sock.close()
 
@@ -209,6 +215,17 @@ class End:
     def do_hosts(self, args, _):
         """Another /etc/hosts for larder; needs a `hosts` section."""
         self.run.group.write_hosts(wire_text.expand(args[0], self.run.values).decode())
+
+    def do_until(self, args, section):
+        """Waits until a line of larder's metrics matches."""
+        end = time.monotonic() + WAIT_S
+        pattern = wire_text.insert(args[0], self.run.values)
+        while not re.search(pattern, self.run.group.metrics(), re.M):
+            if time.monotonic() > end:
+                self.run.fail(where(section, self.run), "the metrics never had /%s/" % pattern)
+                return False
+            time.sleep(0.005)
+        return True
 
     def do_pause(self, args, _):
         time.sleep(int(args[0]) / 1000)

@@ -5,11 +5,13 @@ values of one run: a list of operations, each ("bytes", data) or ("do", [words])
 manual of the format. Raises WireError with file and line on anything it does not know.
 """
 import copy
+import itertools
+import os
 import re
 import shlex
 
 BODY_MODES = ("plain", "lines", "events")
-OPTIONS = ("cuts", "secret", "env", "tls", "listen", "needs", "checks", "refuses")
+OPTIONS = ("cuts", "secret", "env", "tls", "listen", "needs", "checks", "refuses", "covers", "over", "shapes")
 NAMED = {"CR": b"\r", "LF": b"\n", "CRLF": b"\r\n", "SP": b" ", "TAB": b"\t", "NUL": b"\0", "LT": b"<", "GT": b">",
          "BOM": b"\xef\xbb\xbf", "EMPTY": b""}
 
@@ -35,7 +37,9 @@ class WireError(Exception):
 
 class Section:
     def __init__(self, words, line):
-        self.words = words
+        at = words.index("when") if "when" in words else len(words)
+        self.words = words[:at]
+        self.when = words[at + 1:]   # it is there only in runs over all of these words
         self.line = line
         self.text = []
 
@@ -63,6 +67,55 @@ class Exchange:
     def option(self, name, default=""):
         return self.options.get(name, [default])[0]
 
+    def dimensions(self):
+        """`over: chat messages | plain stream`: [["chat", "messages"], ["plain", "stream"]]."""
+        return [part.split() for part in self.option("over").split("|") if part.strip()]
+
+    def narrowed(self, words):
+        """What of it is played over these words."""
+        if not words:
+            return self
+        x = copy.copy(self)
+        x.sections = [s for s in self.sections if all(set(w.split("|")) & set(words) for w in s.when)]
+        return x
+
+
+class Variant(dict):
+    """The values of one run by their names; `words` are those of `over`."""
+
+    def __init__(self, values=(), words=(), said=()):
+        super().__init__(values)
+        self.words = tuple(words)
+        self.label = ", ".join(list(words) + ["%s=%r" % v for v in said])
+
+
+def variants(x):
+    names = list(x.vary)
+    for words in itertools.product(*x.dimensions()):
+        for values in itertools.product(*(x.vary[n] for n in names)):
+            said = list(zip(names, values))
+            yield Variant(list(shapes(x, words).items()) + said, words, said)
+
+
+def shapes(x, words):
+    """The values that the file named by `shapes` has for these words: those of each of its blocks whose words are all
+    among them, later ones instead of earlier ones."""
+    out, mine = {}, False
+    if not x.option("shapes"):
+        return out
+    path = os.path.join(os.path.dirname(x.path), x.option("shapes"))
+    with open(path, encoding="utf-8") as f:
+        for number, row in enumerate(f.read().split("\n"), 1):
+            if row.startswith("=="):
+                mine = set(row[2:].split()) <= set(words)
+            elif row.strip() and not row.startswith("#"):
+                name, colon, value = row.partition(":")
+                if not colon or not re.fullmatch(r"[A-Z][A-Z0-9_]*", name):
+                    raise WireError("%s:%d: no `NAME: value`" % (path, number))
+                if mine:
+                    out[name] = value.strip(" ")
+    return out
+
 
 def read_file(path):
     with open(path, encoding="utf-8", errors="surrogateescape", newline="\n") as f:
@@ -83,6 +136,11 @@ def read_file(path):
     x.sections = unroll(take_options(x))
     if not x.sections:
         raise WireError("%s: no section" % path)
+    known = set(sum(x.dimensions(), []))
+    for s in x.sections:
+        for word in sum((w.split("|") for w in s.when), []):
+            if word not in known:
+                raise WireError("%s:%d: '%s' is no word of `over`" % (path, s.line, word))
     return x
 
 
@@ -176,6 +234,12 @@ def escape(inner, values):
     raise WireError("unknown escape <%s>" % inner[:60])
 
 
+def insert(text, values):
+    """Names of values in angle brackets; anything else, as in patterns, stays what it is."""
+    return re.sub(r"<([A-Z][A-Z0-9_]*)>", lambda m: values[m.group(1)].decode("utf-8", "surrogateescape")
+                  if m.group(1) in values else m.group(0), text)
+
+
 class Block:
     """An expanded send block: `ops` to perform, `body` as it was before chunk framing."""
 
@@ -260,7 +324,7 @@ def expect_block(section, values, same_body=None):
     mode = body_mode(section)
     if any(r for r in body_rows):
         e.body = b"".join(frame_row(r, section, mode, values) for r in body_rows if r or mode != "plain")
-    e.checks = [shlex.split(r[1:]) for r in rows if r.startswith("%")]
+    e.checks = [[insert(w, values) for w in shlex.split(r[1:])] for r in rows if r.startswith("%")]
     if ["same", "body"] in e.checks:
         e.body = same_body
         e.checks.remove(["same", "body"])
@@ -268,14 +332,14 @@ def expect_block(section, values, same_body=None):
     for row in rows[:blank]:
         if row.startswith("%"):
             continue
+        if row.startswith("<"):   # a whole line from a variant
+            row = expand(row, values).decode("utf-8", "surrogateescape")
         is_field = row.startswith("!") or re.match(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+:", expand(row, values))
         if e.first is None and not e.fields and not is_field:
             e.first = expand(row, values).decode("latin-1")
         elif row.startswith("!"):
             e.fields.append((row[1:].strip(), "", "absent"))
         else:
-            if row.startswith("<"):   # a whole line from a variant
-                row = expand(row, values).decode("utf-8", "surrogateescape")
             name, _, value = row.partition(":")
             value = value.strip()
             if len(value) > 1 and value[0] == "/" and value[-1] == "/":
