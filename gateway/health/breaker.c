@@ -142,12 +142,15 @@ static bool over(uint32_t part, uint32_t all, uint32_t percent) {
 static void count(lar_breaker *b, uint64_t now_ms, const lar_breaker_end *end) {
     slice *s = present(b, now_ms);
     bool failed = end->outcome != LAR_OUTCOME_OK;
+    bool slow = !failed && b->o.slow_ms && end->first_ms != UINT32_MAX && end->first_ms > b->o.slow_ms;
     s->requests++;
     s->failed += failed;
-    s->slow += !failed && b->o.slow_ms && end->first_ms != UINT32_MAX && end->first_ms > b->o.slow_ms;
+    s->slow += slow;
     slice all = sum(b, now_ms);
     if (b->open_until_ms || all.requests < b->o.requests_min) return;
-    if (over(all.failed, all.requests, b->o.failure_percent) || over(all.slow, all.requests, b->o.slow_percent))
+    /* a good answer opens nothing, though older ones have just left the window that outnumbered the failures */
+    if ((failed && over(all.failed, all.requests, b->o.failure_percent)) ||
+        (slow && over(all.slow, all.requests, b->o.slow_percent)))
         open_by_failure(b, now_ms);
 }
 

@@ -329,7 +329,25 @@ static void test_breaker_on_slow_answers(void **state) {
     uint32_t wait = 0;
     for (uint64_t i = 0; i < 3; i++) tell(b, i, LAR_LEAVE_YES, LAR_OUTCOME_OK, 1001);
     tell(b, 5, LAR_LEAVE_YES, LAR_OUTCOME_OK, 1000);
-    assert_int_equal(lar_breaker_ask(b, 6, &wait), LAR_LEAVE_NO);
+    assert_int_equal(lar_breaker_ask(b, 6, &wait), LAR_LEAVE_YES); /* a quick one opens nothing */
+    tell(b, 7, LAR_LEAVE_YES, LAR_OUTCOME_OK, 1001);
+    assert_int_equal(lar_breaker_ask(b, 8, &wait), LAR_LEAVE_NO);
+    lar_breaker_free(b);
+}
+
+/* Failures that were few among many good answers are most of what is left when those leave the window. */
+static void test_good_answers_open_no_breaker(void **state) {
+    (void)state;
+    lar_breaker *b = lar_breaker_new(&usual);
+    uint32_t wait = 0;
+    for (int i = 0; i < 100; i++) one(b, 500, LAR_OUTCOME_OK);
+    for (int i = 0; i < 30; i++) one(b, 9000, LAR_OUTCOME_FAILED);
+    one(b, 10100, LAR_OUTCOME_OK);
+    assert_int_equal(lar_breaker_look_at(b, 10100).failed, 30);
+    assert_int_equal(lar_breaker_look_at(b, 10100).requests, 31);
+    assert_int_equal(lar_breaker_ask(b, 10101, &wait), LAR_LEAVE_YES);
+    one(b, 10200, LAR_OUTCOME_FAILED);
+    assert_int_equal(lar_breaker_ask(b, 10201, &wait), LAR_LEAVE_NO);
     lar_breaker_free(b);
 }
 
@@ -460,6 +478,7 @@ int main(void) {
         cmocka_unit_test(test_active_probes_wait_as_asked),
         cmocka_unit_test(test_breaker_that_never_opens),
         cmocka_unit_test(test_breaker_on_slow_answers),
+        cmocka_unit_test(test_good_answers_open_no_breaker),
         cmocka_unit_test(test_breaker_forgets_with_time),
         cmocka_unit_test(test_budget_of_repeats),
         cmocka_unit_test(test_breaker_at_random),
