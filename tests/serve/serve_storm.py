@@ -324,7 +324,8 @@ class Storm:
         first = self.ask()
         check(first.by == "provider", "not asked again after its rest; it was in state", state, first.by, first.failure)
         for _ in range(5):
-            check(self.ask().by == "provider", "not asked again after a good answer")
+            more = self.ask()
+            check(more.by == "provider", "not asked after a good answer; it was in state", state, more.by, more.failure)
 
 
 def config(provider, folder):
@@ -344,8 +345,9 @@ def check_journal(larder, folder, streams):
     ends = collections.Counter((r["ending"], r["upstream"] if r["ending"] == "complete" else "-") for r in records)
     want = collections.Counter(("complete", s.by) if not s.error else ("upstream-failed", "-") for s in streams)
     check(ends == want, "the journal:", ends, "the clients:", want)
-    # not_sent goes to the next target at once; who was asked once is asked once
-    check(all(r["attempts"] <= 2 for r in records), [r for r in records if r["attempts"] > 2][:3])
+    # a third one only behind a pooled connection that had died, and a new one that was refused
+    odd = [r for r in records if r["attempts"] > 2 and (r["attempts"] > 3 or r["failure"] != "not_sent")]
+    check(not odd, "asked too often:", odd[:3])
     partial = [r for r in records if r["usage_partial"] != (r["ending"] != "complete" and r["status"] == 200)]
     check(not partial, "usage of broken answers is partial, that of others is not:", partial[:3])
 
