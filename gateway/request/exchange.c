@@ -379,7 +379,8 @@ static void on_relay_due(lar_exchange *x) {
         return;
     }
     uint32_t left = (uint32_t)((x->due_ns - now) / 1000000u);
-    lar_exchange_let_go(x);
+    /* timers go by the loop's clock, which stands still while the loop is busy: they may be early */
+    if (now + 1000000u >= x->hold_ns) lar_exchange_let_go(x);
     if (x->state == EXCHANGE_RELAY) lar_exchange_wait(x, left);
 }
 
