@@ -1,5 +1,6 @@
 /* Any tokens as a model's output: what a client reads is well-formed, streamed or not, and says the same where no calls
- * are looked for. Input: one byte of options, then two bytes a token: a sample and the upper bit of an id, its rest. */
+ * are looked for. Input: one byte of options, then two bytes a token: a sample and the upper bit of an id, its rest.
+ * With bit 64 the same bytes are also what another side began of the answer, which goes on with the tokens. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -54,6 +55,63 @@ static void play(lar_slice in, uint8_t options, bool stream, reply *out) {
     box_clear(&c);
 }
 
+/* Every event is one JSON object, and the last one says that it is. */
+static void check_events(lar_slice body) {
+    const char *at = body.ptr, *end = body.ptr + body.len, *border;
+    lar_json j;
+    lar_json_init(&j);
+    bool done = false;
+    for (; at < end; at = border + 2) {
+        border = memmem(at, (size_t)(end - at), "\n\n", 2);
+        FUZZ_CHECK(border && !done && memcmp(at, "data: ", 6) == 0);
+        lar_slice data = lar_slice_of(at + 6, (size_t)(border - at) - 6);
+        done = lar_slice_eq_cstr(data, "[DONE]");
+        FUZZ_CHECK(done || lar_json_parse(&j, data, &LAR_JSON_LIMITS_DEFAULT, NULL) == LAR_OK);
+    }
+    FUZZ_CHECK(done);
+    lar_json_release(&j);
+}
+
+/* Of `in` the first part is reasoning, the second one content, by the upper bits of the first byte. */
+static void go_on(lar_slice in, uint8_t options) {
+    size_t part = in.len ? (uint8_t)in.ptr[0] % (in.len + 1) : 0;
+    const lar_serving_begun begun = {.reasoning = lar_slice_of(in.ptr, options & 8 ? part : 0),
+                                     .content = lar_slice_of(in.ptr + part, in.len - part),
+                                     .members = LAR_SLICE("\"id\":\"far\""),
+                                     .from = LAR_SLICE("far"),
+                                     .to = LAR_SLICE("near"),
+                                     .prompt_tokens = -1};
+    char body[512];
+    box_client c;
+    (void)snprintf(body, sizeof body,
+                   "{\"model\":\"far\",\"stream\":true,\"messages\":[{\"role\":\"user\",\"content\":\"q\"}]%s}",
+                   options & 1 ? ",\"stop\":[\"ab\",\"<\",\"\\nUser:\"],\"thinking\":{\"type\":\"enabled\"}" : "");
+    const lar_serving_ask ask = {.body = lar_slice_cstr(body), .random = 7, .begun = &begun};
+    box_prepare(models[options >> 3 & 1], &ask, &c);
+    lar_answer_start(c.answer, (lar_scheduler *)&box_jobs);
+    if (!box_jobs.count) {
+        FUZZ_CHECK(c.ends == 1 && c.head.status == 400);
+        box_clear(&c);
+        return;
+    }
+    const lar_job_opening *o = &box_jobs.jobs[0].request.opening;
+    for (uint32_t row = 0, i = 0; row < o->bytes; i = o->ends[row++]) FUZZ_CHECK(o->ends[row] > i);
+    bool more = true;
+    box_begin(0, 0);
+    for (uint32_t at = 0; more && at < o->bytes;) { /* the last that may come, which are the longest words */
+        uint32_t i = o->ends[at] - 1;
+        more = box_tell_id(0, 0, o->ids[i]);
+        at += o->id_bytes[i];
+    }
+    for (size_t i = 0; more && i + 1 < in.len; i += 2)
+        more = box_tell_id(0, 0, ((uint8_t)in.ptr[i] % 2 * 256u + (uint8_t)in.ptr[i + 1]) % BOX_VOCAB);
+    box_sample_end(0, 0, more ? LAR_JOB_STOP : LAR_JOB_ENDED);
+    box_end(0, LAR_OK);
+    FUZZ_CHECK(c.ends == 1 && c.head.status == 200);
+    check_events(lar_buf_slice(&c.body));
+    box_clear(&c);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (!models[0]) {
         models[0] = box_serving(&(box_options){.calls = LAR_OUTPUT_FORMAT_V31, .call_tokens_max = 40});
@@ -62,6 +120,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     }
     if (!size || size > 600) return 0; /* each token is two events to read */
     lar_slice tokens = lar_slice_of((const char *)data + 1, size - 1);
+    if (data[0] & 64 && tokens.len) go_on(tokens, data[0]);
     reply streamed, whole;
     play(tokens, data[0], true, &streamed);
     play(tokens, data[0], false, &whole);
