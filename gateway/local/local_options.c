@@ -1,6 +1,6 @@
-/* Options of the commands that run a model (header: local_options.h).
- * Called by run_command.c, bench_model.c and kv_check_command.c. One thread; never blocks. Memory: borrows argv.
- * Not here: what values mean; each command reads its own. */
+/* Options of the commands that run or plan a model (header: local_options.h).
+ * Called by run_command.c, bench_model.c, kv_check_command.c and plan_command.c. One thread; never blocks. Memory:
+ * borrows argv. Not here: what values mean; each command reads its own. */
 #include "gateway/local/local_options.h"
 
 #include <ctype.h>
@@ -20,6 +20,7 @@ int lar_local_options_bad(const lar_local_options *o, const char *format, const 
 
 static int unknown(const lar_local_options *o, const char *name) {
     lar_nearest n;
+    if (*name != '-') return lar_local_options_bad(o, "'%.100s' stands behind no option", name);
     lar_nearest_init(&n, lar_slice_cstr(name));
     for (size_t i = 0; i < o->count; i++) lar_nearest_offer(&n, lar_slice_cstr(o->rows[i].name));
     if (!n.best.ptr) return lar_local_options_bad(o, "there is no option '%.100s'", name);

@@ -1,4 +1,4 @@
-/* Options of the commands that run a model, as rows: read alike, refused alike. */
+/* Options of the commands that run or plan a model, as rows: read alike, refused alike. */
 #ifndef LARDER_LOCAL_OPTIONS_H
 #define LARDER_LOCAL_OPTIONS_H
 

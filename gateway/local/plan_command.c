@@ -7,6 +7,7 @@
 
 #include <inttypes.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -16,7 +17,6 @@
 #include "base/file.h"
 #include "engine/cache/kv_layers.h"
 #include "engine/engine.h"
-#include "gateway/config/nearest.h"
 #include "gateway/local/local_options.h"
 #include "gateway/local/plan_report.h"
 #include "gateway/local/plan_serve.h"
@@ -79,9 +79,26 @@ static const struct {
                      {"--head-dim", LAR_PLAN_HEAD_DIM},   {"--rank", LAR_PLAN_RANK},
                      {"--value-dim", LAR_PLAN_VALUE_DIM}, {"--rope", LAR_PLAN_ROPE}};
 
-static const char *const other_options[] = {"--model",      "--preset",       "--context", "--sequences",
-                                            "--kv",         "--weights",      "--memory",  "--reserve",
-                                            "--parameters", "--expert-bytes", "--config"};
+/* As written; the index is the row's. */
+typedef struct given {
+    const char *value[17];
+    bool json;
+} given;
+
+#define ROW(name, i)                                                                                                   \
+    { name, offsetof(given, value) + (i) * sizeof(const char *), LAR_LOCAL_TEXT, 0 }
+static const lar_local_option rows[] = {ROW("--layers", 0),      ROW("--kv-heads", 1),
+                                        ROW("--head-dim", 2),    ROW("--rank", 3),
+                                        ROW("--value-dim", 4),   ROW("--rope", 5),
+                                        ROW("--model", 6),       ROW("--preset", 7),
+                                        ROW("--context", 8),     ROW("--sequences", 9),
+                                        ROW("--kv", 10),         ROW("--weights", 11),
+                                        ROW("--memory", 12),     ROW("--reserve", 13),
+                                        ROW("--parameters", 14), ROW("--expert-bytes", 15),
+                                        ROW("--config", 16),     {"--json", offsetof(given, json), LAR_LOCAL_FLAG, 0}};
+#undef ROW
+enum { VALUES = sizeof rows / sizeof *rows - 1 };
+_Static_assert((int)VALUES == (int)(sizeof(((given *)0)->value) / sizeof(const char *)), "a place for each value");
 
 static int refuse(const char *name, const char *value, const char *want) {
     (void)fprintf(stderr, "larder: %s '%.100s': %s\n", name, value, want);
@@ -149,26 +166,6 @@ static int take_value(options *o, const char *name, const char *value) {
     return ok ? -1 : refuse(name, value, "a number as 15.7B or 600M");
 }
 
-static bool is_option(const char *name) {
-    for (size_t i = 0; i < sizeof field_options / sizeof *field_options; i++)
-        if (!strcmp(name, field_options[i].name)) return true;
-    for (size_t i = 0; i < sizeof other_options / sizeof *other_options; i++)
-        if (!strcmp(name, other_options[i])) return true;
-    return false;
-}
-
-static int unknown(const char *name) {
-    lar_nearest n;
-    lar_nearest_init(&n, lar_slice_cstr(name));
-    for (size_t i = 0; i < sizeof field_options / sizeof *field_options; i++)
-        lar_nearest_offer(&n, lar_slice_cstr(field_options[i].name));
-    for (size_t i = 0; i < sizeof other_options / sizeof *other_options; i++)
-        lar_nearest_offer(&n, lar_slice_cstr(other_options[i]));
-    if (n.best.ptr) (void)fprintf(stderr, "larder: unknown option %.100s; did you mean %.*s?\n", name, LAR_FMT(n.best));
-    else (void)fprintf(stderr, "larder: unknown option %.100s\n%s", name, usage);
-    return 2;
-}
-
 /* Options that go with neither kind of attention, or not with the other one, by name; NULL: none. */
 static const char *given_in_vain(const options *o, bool latent) {
     for (size_t i = 0; i < sizeof field_options / sizeof *field_options; i++) {
@@ -195,29 +192,19 @@ static int check_together(const options *o) {
     return 2;
 }
 
+/* -1 to go on, or the exit code. */
 static int parse(options *o, int argc, char **argv) {
-    for (int i = 1; i < argc; i++) {
-        const char *arg = argv[i], *equals = strchr(arg, '=');
-        char name[24];
-        if (!strcmp(arg, "--help") || !strcmp(arg, "-h")) return (void)fputs(usage, stdout), 0;
-        if (!strcmp(arg, "--json")) {
-            o->json = true;
-            continue;
-        }
-        size_t len = equals ? (size_t)(equals - arg) : strlen(arg);
-        if (strncmp(arg, "--", 2) != 0) return refuse("argument", arg, "a model is named by --model");
-        if (len >= sizeof name) return unknown(arg);
-        (void)snprintf(name, sizeof name, "%.*s", (int)len, arg);
-        if (!is_option(name)) return unknown(name);
-        const char *value = equals ? equals + 1 : i + 1 < argc ? argv[++i] : NULL;
-        if (!value) return (void)fprintf(stderr, "larder: %s needs a value\n", name), 2;
-        int rc = take_value(o, name, value);
-        if (rc != -1) return rc;
-    }
-    int rc = check_together(o);
-    if (rc != -1 || o->config || o->model || o->field[LAR_PLAN_LAYERS]) return rc;
+    const lar_local_options all = {"plan", usage, rows, sizeof rows / sizeof *rows};
+    given g = {.json = false};
+    int rc = lar_local_options_take(&all, argc, argv, &g);
+    for (int i = 0; rc == -1 && i < VALUES; i++)
+        if (g.value[i]) rc = take_value(o, rows[i].name, g.value[i]);
+    if (rc == -1) rc = check_together(o);
+    if (rc != -1) return rc;
+    o->json = g.json;
+    if (o->config || o->model || o->field[LAR_PLAN_LAYERS]) return -1;
     (void)fprintf(stderr, "larder: which model? --model PATH, or its numbers from --layers on\n%s", usage);
-    return 2;
+    return LAR_LOCAL_USAGE;
 }
 
 static void note(lar_plan_story *s, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -66,7 +66,7 @@ CASES = (
     ("plan --layers 4 --kv-heads 2 --head-dim 64 --weights q9", 2, "iq4_xs"),
     ("plan --layers 4 --kv-heads 2 --head-dim 64 --preset huge", 2, "long, short or agents"),
     ("plan --sequence 4", 2, "did you mean --sequences?"),
-    ("plan tests", 2, "a model is named by --model"),
+    ("plan tests", 2, "'tests' stands behind no option"),
     ("plan --config nowhere.yaml", 3, "nowhere.yaml"),
     ("plan --config nowhere.yaml --kv fp8", 2, "with --config only --memory and --json"),
     ("plan --model nowhere", 1, "larder: nowhere: "),
