@@ -37,7 +37,8 @@ static lar_error open_model(lar_engine *n, const lar_engine_options *o, lar_diag
                              .activations = o->activations,
                              .expert_bytes = o->expert_bytes,
                              .progress = o->progress,
-                             .context = o->context};
+                             .context = o->context,
+                             .stop = o->stop};
     lar_error e = lar_model_files_open(o->path, &n->files, d);
     if (!e) e = lar_config_read(&n->config, n->files, d);
     if (!e) e = lar_engine_name_model(n, o, d);
@@ -112,7 +113,8 @@ lar_error lar_engine_measure(const lar_engine_options *o, lar_engine_sizes *out,
     if (!e)
         *out = (lar_engine_sizes){.packed_bytes = n->weights.packed_bytes + n->weights.arena.used,
                                   .mapped_bytes = n->weights.embedding->bytes,
-                                  .scratch_bytes = lar_forward_scratch(n->forward).bytes};
+                                  .scratch_bytes = lar_forward_scratch(n->forward).bytes,
+                                  .vocab = n->config.vocab};
     lar_engine_close(n);
     return e;
 }
@@ -214,12 +216,11 @@ lar_error lar_engine_text_read(const lar_engine *e, lar_engine_text *out, lar_di
     return read_text(e->files, out, d);
 }
 
-lar_error lar_engine_text_check(const char *path, lar_diag *d) {
+lar_error lar_engine_text_open(const char *path, lar_engine_text *out, lar_diag *d) {
     lar_model_files *f = NULL;
-    lar_engine_text text = {0};
+    memset(out, 0, sizeof *out);
     lar_error e = lar_model_files_open(path, &f, d);
-    if (!e) e = read_text(f, &text, d);
-    lar_engine_text_release(&text);
+    if (!e) e = read_text(f, out, d);
     lar_model_files_close(f);
     return e;
 }

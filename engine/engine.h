@@ -14,6 +14,8 @@
 #ifndef LARDER_ENGINE_ENGINE_H
 #define LARDER_ENGINE_ENGINE_H
 
+#include <stdatomic.h>
+
 #include "engine/cache/prefix_cache.h"
 #include "engine/compute/attention.h"
 #include "engine/experts/expert_cache.h"
@@ -52,11 +54,12 @@ typedef struct lar_engine_options {
     uint64_t expert_bytes;
     void (*progress)(void *context, uint32_t done, uint32_t total); /* while weights are prepared; NULL: none */
     void *context;                                                  /* of progress and now_ms */
+    const atomic_bool *stop; /* borrowed for the call; once it is true the opening ends early; NULL: never */
 } lar_engine_options;
 
 /* NOT_FOUND, IO: the files; INVALID: a model that larder does not read, or damaged files (`d` says what was expected
  * and what was found), or threads or kernels that are not to be had; NO_MEMORY; LIMIT: also expert_bytes below the
- * least that can work, which is said. After an error *out is NULL. */
+ * least that can work, which is said; SHUTDOWN: it was stopped. After an error *out is NULL. */
 LAR_MUST_USE lar_error lar_engine_open(const lar_engine_options *o, lar_engine **out, lar_diag *d);
 /* After all of its sequences are freed. NULL: nothing happens. */
 void lar_engine_close(lar_engine *e);
@@ -82,6 +85,7 @@ lar_engine_info lar_engine_info_of(const lar_engine *e);
 /* What an engine would take. */
 typedef struct lar_engine_sizes {
     uint64_t packed_bytes, mapped_bytes, scratch_bytes; /* as in lar_engine_info */
+    uint32_t vocab;                                     /* likewise */
 } lar_engine_sizes;
 /* By the model's headers alone: no weight is read, and nothing stays. Looks at path, tokens_max, threads, cpu,
  * activations, page_bytes (whether there are any) and attention. Errors of lar_engine_open. */
@@ -108,8 +112,8 @@ typedef struct lar_engine_text {
  * does not interpret (`d` says what and where). */
 LAR_MUST_USE lar_error lar_engine_text_read(const lar_engine *e, lar_engine_text *out, lar_diag *d);
 void lar_engine_text_release(lar_engine_text *t);
-/* Whether they can be read, of a model that is not open: lar_engine_text_read's errors, and those of opening files. */
-LAR_MUST_USE lar_error lar_engine_text_check(const char *path, lar_diag *d);
+/* The same of a model that is not open; also the errors of opening files. */
+LAR_MUST_USE lar_error lar_engine_text_open(const char *path, lar_engine_text *out, lar_diag *d);
 
 /* Of at most `capacity` tokens, which are at most the model's context. Without options.page_bytes pages for all of them
  * are taken now. NO_MEMORY; LIMIT: over the context. */

@@ -296,6 +296,7 @@ static lar_error load_all(loader *l) {
         l->layer = (int)i;
         e = attention(l, &w->layers[i]);
         if (!e) e = feed_forward(l, &w->layers[i]);
+        if (!e && l->o->stop && atomic_load(l->o->stop)) e = LAR_SHUTDOWN;
         if (!e && l->o->progress) l->o->progress(l->o->context, i + 1, c->layers);
     }
     return e;

@@ -2,6 +2,8 @@
 #ifndef LARDER_ENGINE_MODEL_WEIGHTS_H
 #define LARDER_ENGINE_MODEL_WEIGHTS_H
 
+#include <stdatomic.h>
+
 #include "base/arena.h"
 #include "engine/compute/matmul.h"
 #include "engine/experts/expert_cache.h"
@@ -51,11 +53,12 @@ typedef struct lar_weights_options {
     uint64_t expert_bytes;       /* 0, or more than all experts take: all are in memory */
     void (*progress)(void *context, uint32_t done, uint32_t total); /* layers; NULL: none */
     void *context;
+    const atomic_bool *stop; /* looked at between layers; NULL: never */
 } lar_weights_options;
 
 /* The files must stay open as long as the weights. INVALID names the tensor that is missing or has another shape, with
- * what was expected and what was found; NO_MEMORY; LIMIT, NOT_FOUND, IO: lar_expert_cache_new. After an error
- * there is nothing to release. */
+ * what was expected and what was found; NO_MEMORY; SHUTDOWN: stopped; LIMIT, NOT_FOUND, IO: lar_expert_cache_new. After
+ * an error there is nothing to release. */
 LAR_MUST_USE lar_error lar_weights_load(lar_weights *w, const lar_model_config *c, const lar_model_files *f,
                                         const lar_weights_options *o, lar_diag *d);
 void lar_weights_release(lar_weights *w);

@@ -83,7 +83,7 @@ static void add_row(lar_table *t, const cJSON *u) {
     add_text(t, u, "name");
     add_text(t, u, "kind");
     add_text(t, u, "group");
-    add_text(t, u, "state");
+    add_text(t, u, cJSON_GetObjectItemCaseSensitive(u, "engine") ? "engine" : "state"); /* of a model of its process */
     lar_table_cell(t, "%s", wait);
     add_number(t, u, "load");
     add_number(t, window, "requests");

@@ -58,6 +58,7 @@ typedef struct lar_shared_url {
     const char *text; /* for messages: host:port or path */
 } lar_shared_url;
 
+typedef enum lar_engine_start { LAR_ENGINE_START_NOW, LAR_ENGINE_START_NEED } lar_engine_start;
 typedef enum lar_upstream_kind { LAR_UPSTREAM_KIND_HTTP, LAR_UPSTREAM_KIND_ENGINE } lar_upstream_kind;
 
 /* A model that this process runs; all but what is 0 by default as lists.def says. Acts at start only. */
@@ -65,6 +66,7 @@ typedef struct lar_engine_config {
     const char *model;       /* path; "" for kind http */
     const char *served_name; /* never "" for kind engine */
     const char *kv;
+    lar_engine_start start;
     uint64_t kv_bytes;     /* 0: as much as `sequences` of `context` tokens take */
     uint64_t expert_bytes; /* 0: no budget */
     uint64_t spill_bytes;  /* 0: no spilling */

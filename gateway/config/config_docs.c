@@ -176,7 +176,7 @@ static const char upstream_text[] =
     "carry it; a server that refuses the field `stream_options` needs `inject_usage: off`, and the usage of\n"
     "its streams is then unknown.\n\n"
     "An upstream of `kind: engine` is a model that larder runs itself; without a file, `--model PATH`\n"
-    "(`LARDER_MODEL`) makes one. Its memory is reserved at start, and larder refuses to start where it cannot\n"
+    "(`LARDER_MODEL`) makes one. Its memory is planned at start, and larder refuses to start where it cannot\n"
     "fit ([serve a model](howto/serve-a-model.md)). `engine.*` is for this kind only, what is marked *http*\n"
     "for the other: elsewhere they are errors. `kind` and `engine.*` take effect on restart.";
 

@@ -136,6 +136,7 @@ static lar_error take_engine(lar_loader *l, const lar_upstream_raw *raw, lar_ups
     u->engine = (lar_engine_config){.model = raw->engine_model,
                                     .served_name = name.ptr,
                                     .kv = raw->engine_kv,
+                                    .start = (lar_engine_start)raw->engine_start,
                                     .kv_bytes = raw->engine_kv_bytes,
                                     .expert_bytes = raw->engine_expert_bytes,
                                     .spill_bytes = raw->engine_spill_bytes,

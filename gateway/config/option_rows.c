@@ -19,10 +19,12 @@ static const char *const tristate_names[] = {"auto", "off", "on", NULL};
 static const char *const profile_names[] = {"auto",      "generic", "deepseek", "openai",
                                             "anthropic", "vllm",    "larder",   NULL};
 static const char *const kind_names[] = {"http", "engine", NULL};
+static const char *const engine_start_names[] = {"now", "need", NULL};
 
 _Static_assert(LAR_CANON_OFF == 0 && LAR_CANON_REPORT == 1 && LAR_CANON_ON == 2, "canon_names follows lar_canon_mode");
 _Static_assert(LAR_LOG_ERROR == 0 && LAR_LOG_DEBUG == 3, "log_level_names follows lar_log_level");
 _Static_assert(LAR_LOG_LOGFMT == 0 && LAR_LOG_JSON == 1, "log_format_names follows lar_log_format");
+_Static_assert(LAR_ENGINE_START_NOW == 0 && LAR_ENGINE_START_NEED == 1, "engine_start_names follows lar_engine_start");
 _Static_assert(LAR_UPSTREAM_KIND_HTTP == 0 && LAR_UPSTREAM_KIND_ENGINE == 1, "kind_names follows lar_upstream_kind");
 _Static_assert(sizeof profile_names / sizeof *profile_names == LAR_PROFILE_COUNT + 2,
                "profile_names is auto and lar_profile");

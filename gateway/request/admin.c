@@ -98,7 +98,9 @@ static lar_error ready(lar_gateway *g, lar_buf *out) {
     if (atomic_load(&g->stopping)) return respond(out, 503, "text/plain", LAR_SLICE("stopping\n"));
     lar_buf_init(&text, ADMIN_TEXT_BYTES_MAX);
     lar_error e = lar_standing_ready(g, &well, &text);
-    if (!e && well) e = respond(out, 200, "text/plain", LAR_SLICE("ready\n"));
+    if (!e && well) e = lar_buf_add_slice(&text, LAR_SLICE("ready\n"));
+    if (!e && well) e = lar_standing_models(g, &text);
+    if (!e && well) e = respond(out, 200, "text/plain", lar_buf_slice(&text));
     else if (!e) e = respond(out, 503, "application/json", lar_buf_slice(&text));
     lar_buf_release(&text);
     return e;

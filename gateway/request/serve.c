@@ -143,16 +143,21 @@ static lar_error open_residents(serve *s, lar_diag *d) {
     const lar_config *c = s->g.boot;
     s->g.residents = calloc(c->upstream_count, sizeof *s->g.residents);
     lar_error e = s->g.residents ? open_segments(s, d) : lar_fail(LAR_NO_MEMORY, d, "engines");
-    for (uint32_t i = 0; !e && i < c->upstream_count; i++) {
+    uint64_t promised = 0;
+    uint32_t n = c->upstream_count;
+    for (uint32_t k = 0; !e && k < 2 * n; k++) { /* those that take their memory now come first */
+        const uint32_t i = k % n;
         const lar_upstream_config *u = &c->upstreams[i];
-        if (u->kind != LAR_UPSTREAM_KIND_ENGINE) continue;
+        if (u->kind != LAR_UPSTREAM_KIND_ENGINE || (u->engine.start == LAR_ENGINE_START_NEED) != (k >= n)) continue;
         lar_resident_options o = {.config = u,
                                   .any_model = is_routed_to(c, i),
+                                  .promised_bytes = promised,
                                   .page_store = u->engine.spill_bytes ? &s->page_store : NULL,
                                   .log = s->g.log,
                                   .buffered_bytes = &s->g.buffered_bytes,
                                   .buffer_bytes_max = c->buffer_bytes_max};
         e = lar_resident_open(&o, &s->g.residents[s->g.resident_count], d);
+        if (!e && k >= n) promised += lar_resident_planned(s->g.residents[s->g.resident_count]);
         if (!e) s->g.resident_count++;
     }
     return e;

@@ -28,15 +28,21 @@ static const struct {
 /* One upstream as it stands now. */
 typedef struct sight {
     lar_breaker_look look;
+    bool engine; /* it is a model of this process */
+    lar_resident_state model;
     uint32_t load;
     uint64_t attempts, repeated, fallback, continued, probes, probes_failed, failures[LAR_FAILURE_COUNT];
 } sight;
 
 static sight look(lar_gateway *g, const lar_upstream_config *u) {
     lar_standing *t = lar_standings_find(&g->standings, u);
-    sight s = {0};
+    lar_resident *r = u->kind == LAR_UPSTREAM_KIND_ENGINE ? lar_gateway_resident(g, u->name) : NULL;
+    sight s = {.engine = r != NULL};
+    if (r) s.model = lar_resident_look(r, &s.look.wait_ms); /* no breaker of a model ever opens */
     if (!t) return s;
+    uint32_t model_ms = s.look.wait_ms;
     s.look = lar_breaker_look_at(t->breaker, lar_clock_mono_ns() / 1000000u);
+    if (r) s.look.wait_ms = model_ms;
     s.load = atomic_load_explicit(&t->load, memory_order_relaxed);
     s.attempts = atomic_load_explicit(&t->attempts, memory_order_relaxed);
     s.repeated = atomic_load_explicit(&t->repeated, memory_order_relaxed);
@@ -76,6 +82,10 @@ static lar_error metric_text(upstream_metric m, const char *upstream, const sigh
     case UPSTREAM_CONTINUED: v = s->continued; break;
     case UPSTREAM_PROBES: v = s->probes; break;
     case UPSTREAM_PROBES_FAILED: v = s->probes_failed; break;
+    case UPSTREAM_ENGINE:
+        if (!s->engine) return LAR_OK;
+        v = (uint64_t)s->model;
+        break;
     case UPSTREAM_FAILURES: return failures_text(upstream, s, out);
     case UPSTREAM_WAIT:
         return lar_buf_printf(out, "larder_upstream_%s{upstream=\"%s\"} %u.%03u\n", rows[m].name, upstream,
@@ -109,6 +119,7 @@ static lar_error upstream_json(const lar_upstream_config *u, const sight *s, lar
         lar_buf_printf(out, "{\"name\":\"%s\",\"kind\":\"%s\",\"group\":\"%s\",\"state\":\"%s\",\"wait_ms\":%u",
                        u->name, u->kind == LAR_UPSTREAM_KIND_ENGINE ? "engine" : "http", u->group,
                        lar_breaker_state_name(l->state), (unsigned)l->wait_ms);
+    if (!e && s->engine) e = lar_buf_printf(out, ",\"engine\":\"%s\"", lar_resident_state_name(s->model));
     if (!e) e = lar_buf_printf(out, ",\"load\":%u,\"opened\":%" PRIu64, (unsigned)s->load, l->opened);
     if (!e)
         e = lar_buf_printf(out, ",\"window\":{\"requests\":%u,\"failed\":%u,\"slow\":%u,\"retries\":%u}",
@@ -171,13 +182,26 @@ lar_error lar_standing_ready(lar_gateway *g, bool *ready, lar_buf *out) {
     for (uint32_t i = 0; !e && !*ready && i < c->upstream_count; i++) {
         if (!can_be_asked(c, i)) continue;
         sight s = look(g, &c->upstreams[i]);
-        *ready = s.look.state != LAR_BREAKER_OPEN;
+        bool failed = s.engine && s.model == LAR_RESIDENT_FAILED;
+        *ready = s.look.state != LAR_BREAKER_OPEN && !failed;
         e = lar_buf_printf(out, "%s{\"name\":\"%s\",\"state\":\"%s\",\"wait_ms\":%u}", between, c->upstreams[i].name,
-                           lar_breaker_state_name(s.look.state), (unsigned)s.look.wait_ms);
+                           failed ? lar_resident_state_name(s.model) : lar_breaker_state_name(s.look.state),
+                           (unsigned)s.look.wait_ms);
         between = ",";
     }
     lar_generation_unref(now);
     if (!e) e = lar_buf_printf(out, "]}\n");
     if (*ready) out->len = before;
+    return e;
+}
+
+lar_error lar_standing_models(lar_gateway *g, lar_buf *out) {
+    lar_error e = LAR_OK;
+    for (uint32_t i = 0; !e && i < g->resident_count; i++) {
+        uint32_t wait_ms;
+        lar_resident_state state = lar_resident_look(g->residents[i], &wait_ms);
+        if (state == LAR_RESIDENT_READY) continue;
+        e = lar_buf_printf(out, "%s: %s\n", lar_resident_name(g->residents[i]), lar_resident_state_name(state));
+    }
     return e;
 }

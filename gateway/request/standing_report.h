@@ -13,7 +13,10 @@ LAR_MUST_USE lar_error lar_standing_metrics(lar_gateway *g, lar_buf *out);
 /* Appends {"upstreams": [...]}, the body of GET /upstreams. */
 LAR_MUST_USE lar_error lar_standing_json(lar_gateway *g, lar_buf *out);
 /* Ready unless the breakers of all upstreams that a request could go to (the first one's, routes' and their fallbacks',
- * with replicas) are open. If not: appends {"ready": false, "reason": ..., "upstreams": [...]} that names them. */
+ * with replicas) are open, or they are models that could not be loaded. If not: appends {"ready": false, "reason": ...,
+ * "upstreams": [...]} that names them. */
 LAR_MUST_USE lar_error lar_standing_ready(lar_gateway *g, bool *ready, lar_buf *out);
+/* Appends a line "name: state" for each model of this process that is not loaded. */
+LAR_MUST_USE lar_error lar_standing_models(lar_gateway *g, lar_buf *out);
 
 #endif

@@ -1,6 +1,7 @@
 /* Leases on answers of a model in this process (header: engine_pool.h).
- * Flow: lar_lease_send -> a thread of the resident's work queue reads the request -> scheduler -> bytes, on its thread,
- * into the job -> the pool's uv_async_t -> lease events. All but job_read() and the sink's functions runs on the loop.
+ * Flow: lar_lease_send -> a thread of the resident's work queue reads the request (it may have to wait for the model:
+ * resident_gate.c) -> scheduler -> bytes, on its thread, into the job -> the pool's uv_async_t -> lease events. All but
+ * job_read(), job_start() and the sink's functions runs on the loop.
  * Invariants: 1. a job is freed on the loop, once nobody holds its lease and no other thread knows of it: it was never
  * sent, or its end is in and lar_answer_start has returned. 2. uv_async_send is called under the pool's lock, so that
  * the pool outlives the call. 3. the lock is not held where lar_answer_cancel is called. 4. an event's handler may end
@@ -16,6 +17,7 @@
 #include "base/clock.h"
 #include "base/ensure.h"
 #include "gateway/resident/resident_parts.h"
+#include "gateway/serving/refusal.h"
 #include "gateway/upstream/pool_ops.h"
 
 enum {
@@ -23,6 +25,8 @@ enum {
     ANSWER_BYTES_MAX = 256 << 20,
     ID_BYTES_MAX = 64 << 10,
     KEEP_BYTES = 64 << 10,
+    REFUSAL_BYTES_MAX = 4096,
+    LOOK_AGAIN_MS = 500,
     PREPARING_MIN = 16
 };
 
@@ -32,8 +36,11 @@ typedef struct engine_pool {
     lar_pool base; /* first */
     lar_resident *resident;
     uv_async_t async;
+    uv_timer_t patience;                /* of jobs that wait for the model */
+    engine_job *wait_first, *wait_last; /* by their time, which is the same for all */
     uint32_t jobs;
-    bool closing, closed;
+    uint8_t open_handles;
+    bool closing;
     pthread_mutex_t lock;
     engine_job *mail_first, *mail_last; /* guarded by lock: jobs with something new for the loop */
     uint32_t mail_count;
@@ -49,6 +56,8 @@ struct engine_job {
     lar_http1_field fields[3];
     char retry[16], begun_tokens[16];
     bool sent, telling, paused, head_told, at_end, over, to_head_request; /* over: END or BROKEN was told */
+    engine_job *wait_prev, *wait_next;
+    uint64_t patient_until_ms; /* 0: not in the list */
     /* of the thread that reads the request, from lar_lease_send on */
     lar_serving_ask ask;
     lar_buf body, id;
@@ -105,14 +114,46 @@ static bool count_within(const engine_job *j, size_t bytes) {
     return held + (long long)bytes <= (long long)o->buffer_bytes_max;
 }
 
-static void on_async_closed(uv_handle_t *h) {
+static void on_handle_closed(uv_handle_t *h) {
     engine_pool *p = h->data;
-    p->closed = true;
+    p->open_handles--;
 }
 
 static void close_if_idle(engine_pool *p) {
-    if (p->closing && !p->jobs && !uv_is_closing((uv_handle_t *)&p->async))
-        uv_close((uv_handle_t *)&p->async, on_async_closed);
+    if (!p->closing || p->jobs || uv_is_closing((uv_handle_t *)&p->async)) return;
+    uv_close((uv_handle_t *)&p->async, on_handle_closed);
+    uv_close((uv_handle_t *)&p->patience, on_handle_closed);
+}
+
+static void wait_add(engine_job *j, uint64_t until_ms) {
+    engine_pool *p = j->pool;
+    j->patient_until_ms = until_ms;
+    j->wait_next = NULL;
+    j->wait_prev = p->wait_last;
+    if (p->wait_last) p->wait_last->wait_next = j;
+    else p->wait_first = j;
+    p->wait_last = j;
+}
+
+/* In front of all: looked at again soon. */
+static void wait_again(engine_job *j, uint64_t until_ms) {
+    engine_pool *p = j->pool;
+    j->patient_until_ms = until_ms;
+    j->wait_prev = NULL;
+    j->wait_next = p->wait_first;
+    if (p->wait_first) p->wait_first->wait_prev = j;
+    else p->wait_last = j;
+    p->wait_first = j;
+}
+
+static void wait_remove(engine_job *j) {
+    engine_pool *p = j->pool;
+    if (!j->patient_until_ms) return;
+    j->patient_until_ms = 0;
+    if (j->wait_prev) j->wait_prev->wait_next = j->wait_next;
+    else p->wait_first = j->wait_next;
+    if (j->wait_next) j->wait_next->wait_prev = j->wait_prev;
+    else p->wait_last = j->wait_prev;
 }
 
 static void job_free(engine_job *j) {
@@ -120,6 +161,7 @@ static void job_free(engine_job *j) {
     lock(p);
     unmail(j);
     unlock(p);
+    wait_remove(j);
     count(j, -(long long)(j->in.len + j->out.len + j->body.len + j->begun_text.len));
     lar_answer_free(j->answer);
     lar_buf_release(&j->in);
@@ -177,6 +219,57 @@ static lar_error read_request(engine_job *j, lar_answer **out) {
     return lar_answer_new(j->pool->resident->serving, &j->ask, &sink, out);
 }
 
+static void is_prepared(lar_resident *r) { atomic_fetch_sub_explicit(&r->preparing, 1, memory_order_relaxed); }
+
+/* The model cannot be had: a 503 in the form that its own have. Nobody else has the job. */
+static void refuse(engine_job *j, const char *code, const char *message, uint32_t retry_ms) {
+    lar_refusal no = {.status = 503, .code = code, .param = ""};
+    lar_buf body;
+    lar_json_writer w = {.out = &body};
+    lar_buf_init(&body, REFUSAL_BYTES_MAX);
+    (void)snprintf(no.message, sizeof no.message, "%s", message);
+    lar_refusal_write(&no, &w);
+    lock(j->pool);
+    if (w.error || !count_within(j, body.len) || lar_buf_add_slice(&j->in, lar_buf_slice(&body))) {
+        j->failed = LAR_NO_MEMORY;
+    } else {
+        j->answer_head = (lar_answer_head){.status = 503,
+                                           .content_type = "application/json",
+                                           .has_length = true,
+                                           .length = body.len,
+                                           .retry_ms = retry_ms};
+        j->has_head = true;
+    }
+    j->ended = true;
+    j->starting = false;
+    mail(j);
+    unlock(j->pool);
+    lar_buf_release(&body);
+}
+
+/* By a thread of the work queue, once the request is read; again where it had to wait for the model. */
+static void job_start(lar_work *w) {
+    engine_job *j = (engine_job *)w;
+    engine_pool *p = j->pool;
+    lar_resident *r = p->resident;
+    uint32_t retry_ms = 0;
+    bool needs = lar_answer_has_jobs(j->answer);
+    j->work.run = job_start;
+    lar_claim claim = needs ? lar_resident_claim(r, &j->work, &retry_ms) : LAR_CLAIM_READY;
+    if (claim == LAR_CLAIM_PARKED) return; /* in other hands */
+    is_prepared(r);
+    if (claim == LAR_CLAIM_FAILED) {
+        refuse(j, "model_failed", "the model could not be loaded, as this server's log says; it will be tried again",
+               retry_ms);
+        return;
+    }
+    lar_answer_start(j->answer, needs ? r->scheduler : NULL);
+    lock(p);
+    j->starting = false;
+    if (j->ended) mail(j);
+    unlock(p);
+}
+
 /* By a thread of the work queue. Behind an unlock that leaves `ended` without `starting` the job may be gone. */
 static void job_read(lar_work *w) {
     engine_job *j = (engine_job *)w;
@@ -190,7 +283,6 @@ static void job_read(lar_work *w) {
     count(j, -(long long)(j->body.len + j->begun_text.len));
     lar_buf_release(&j->body);
     lar_buf_release(&j->begun_text);
-    atomic_fetch_sub_explicit(&r->preparing, 1, memory_order_relaxed);
     lock(p);
     j->answer = answer;
     if (!e && j->cancelled) e = LAR_CLIENT_GONE;
@@ -199,12 +291,8 @@ static void job_read(lar_work *w) {
     j->starting = !e;
     if (e) mail(j);
     unlock(p);
-    if (e) return;
-    lar_answer_start(answer, r->scheduler);
-    lock(p);
-    j->starting = false;
-    if (j->ended) mail(j);
-    unlock(p);
+    if (e) is_prepared(r);
+    else job_start(&j->work);
 }
 
 /* -- the loop: events of leases ------------------------------------------------------------------------------------ */
@@ -306,6 +394,45 @@ static void on_mail(uv_async_t *a) {
     unlock(p);
 }
 
+/* -- the loop: who waits for the model too long ------------------------------------------------------------------- */
+
+static void on_patience(uv_timer_t *t);
+
+static void set_patience(engine_pool *p) {
+    uint64_t now = uv_now(p->patience.loop);
+    if (!p->wait_first || uv_is_active((uv_handle_t *)&p->patience)) return;
+    uint64_t left = p->wait_first->patient_until_ms > now ? p->wait_first->patient_until_ms - now : 1;
+    LAR_ASSERT(uv_timer_start(&p->patience, on_patience, left, 0) == 0);
+}
+
+/* One that is still being read is looked at again. */
+static void on_patience(uv_timer_t *t) {
+    engine_pool *p = t->data;
+    uint64_t now = uv_now(t->loop);
+    uint32_t retry_ms = 0;
+    bool there = lar_resident_look(p->resident, &retry_ms) == LAR_RESIDENT_READY;
+    while (p->wait_first && (there || p->wait_first->patient_until_ms <= now)) {
+        engine_job *j = p->wait_first;
+        wait_remove(j);
+        if (there) continue;
+        if (lar_resident_unpark(p->resident, &j->work)) {
+            is_prepared(p->resident);
+            refuse(j, "model_loading", "the model is still being loaded", retry_ms);
+        } else {
+            wait_again(j, now + LOOK_AGAIN_MS);
+        }
+    }
+    set_patience(p);
+}
+
+static void be_patient(engine_job *j) {
+    engine_pool *p = j->pool;
+    uint32_t ms = p->resident->o.config->engine.queue_wait_ms, wait_ms;
+    if (!ms || lar_resident_look(p->resident, &wait_ms) == LAR_RESIDENT_READY) return;
+    wait_add(j, uv_now(p->patience.loop) + ms);
+    set_patience(p);
+}
+
 /* -- the loop: what a lease does ----------------------------------------------------------------------------------- */
 
 static lar_error acquire(lar_pool *pool, lar_lease *l) {
@@ -387,6 +514,7 @@ static lar_error send_request(lar_lease *l, const lar_lease_request *r, bool *un
     if (!e && r->begun) e = copy_begun(j, r->begun);
     if (!e) {
         atomic_fetch_add_explicit(&p->resident->preparing, 1, memory_order_relaxed);
+        be_patient(j);
         lar_work_queue_push(p->resident->work, &j->work);
         return LAR_OK;
     }
@@ -430,10 +558,13 @@ static void let_go(lar_lease *l) {
     l->pool = NULL;
     j->lease = NULL;
     atomic_store_explicit(&j->gone, true, memory_order_relaxed);
+    wait_remove(j);
+    bool parked = lar_resident_unpark(p->resident, &j->work);
+    if (parked) is_prepared(p->resident);
     lock(p);
     j->cancelled = true;
-    lar_answer *running = j->ended ? NULL : j->answer;
-    bool done = !j->sent || (j->ended && !j->starting);
+    lar_answer *running = j->ended || parked ? NULL : j->answer;
+    bool done = !j->sent || parked || (j->ended && !j->starting);
     unlock(p);
     if (running) lar_answer_cancel(running);
     if (done && !j->telling) job_free(j);
@@ -452,11 +583,11 @@ static bool is_resolving(const lar_pool *p) {
     return false;
 }
 
-static bool is_quiet(const lar_pool *pool) { return ((const engine_pool *)pool)->closed; }
+static bool is_quiet(const lar_pool *pool) { return ((const engine_pool *)pool)->open_handles == 0; }
 
 static void free_pool(lar_pool *pool) {
     engine_pool *p = (engine_pool *)pool;
-    LAR_ASSERT(p->closed && !p->jobs);
+    LAR_ASSERT(!p->open_handles && !p->jobs);
     (void)pthread_mutex_destroy(&p->lock);
     free(p);
 }
@@ -485,7 +616,9 @@ lar_pool *lar_engine_pool_new(uv_loop_t *loop, lar_resident *r) {
         free(p);
         return NULL;
     }
-    p->async.data = p;
+    LAR_ASSERT(uv_timer_init(loop, &p->patience) == 0);
+    p->async.data = p->patience.data = p;
+    p->open_handles = 2;
     return &p->base;
 }
 

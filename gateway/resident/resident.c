@@ -1,10 +1,13 @@
-/* A model that this process serves: plan, engine, scheduler, serving (header: resident.h).
- * Called by serve.c at start and end; engine_pool.c uses what it holds. Main thread; blocks while the model is read.
- * Order: does it fit -> engine (weights, pages, scratch) -> tokenizer and template -> scheduler. The end mirrors it.
- * Why the plan comes first: a machine that begins to swap answers nobody, and says nothing of why.
- * Not here: requests (engine_pool.c, gateway/serving), the sums of the plan (resident_plan.c). */
+/* A model that this process serves: plan, serving, engine, scheduler (header: resident.h).
+ * Called by serve.c at start and end; engine_pool.c uses what it holds. Main thread, or that of the loader where the
+ * model is loaded on first need; blocks while it is read.
+ * Order: does it fit -> tokenizer and template -> engine (weights, pages, scratch) -> scheduler. The end mirrors it.
+ * Why the plan comes first, and once more before a later load: a machine that begins to swap answers nobody, and says
+ * nothing of why. Not here: requests (engine_pool.c, gateway/serving), who waits for the load (resident_gate.c), the
+ * sums of the plan (resident_plan.c). */
 #include "gateway/resident/resident.h"
 
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -25,13 +28,15 @@ static lar_error named(const lar_upstream_config *u, lar_error e, lar_diag *d) {
 }
 
 typedef struct loading {
-    const lar_resident *r;
+    lar_resident *r;
     uint32_t tenths; /* that were told */
 } loading;
 
 static void on_progress(void *context, uint32_t done, uint32_t total) {
     loading *l = context;
     uint32_t tenths = total ? done * 10 / total : 10;
+    atomic_store(&l->r->load_total, total);
+    atomic_store(&l->r->load_done, done);
     if (tenths <= l->tenths) return;
     l->tenths = tenths;
     LAR_LOG(l->r->o.log, LAR_LOG_INFO, "engine_loading", LAR_F_CSTR("upstream", lar_resident_name(l->r)),
@@ -50,7 +55,8 @@ static lar_error open_engine(lar_resident *r, const lar_resident_plan *p, lar_di
                             .page_store = r->o.page_store,
                             .expert_bytes = c->expert_bytes,
                             .progress = on_progress,
-                            .context = &l};
+                            .context = &l,
+                            .stop = &r->stop};
     return lar_engine_open(&o, &r->engine, d);
 }
 
@@ -60,12 +66,12 @@ static lar_error open_serving(lar_resident *r, const lar_resident_plan *p, lar_d
     char fingerprint[64];
     lar_engine_text text = {0};
     (void)snprintf(fingerprint, sizeof fingerprint, "larder-" LARDER_VERSION "-%.32s", c->kv);
-    lar_error e = lar_engine_text_read(r->engine, &text, d);
+    lar_error e = lar_engine_text_open(c->model, &text, d);
     lar_serving_options o = {.text = &text,
                              .model = c->served_name,
                              .fingerprint = fingerprint,
                              .any_model = r->o.any_model,
-                             .vocab = lar_engine_info_of(r->engine).vocab,
+                             .vocab = p->vocab,
                              .context = p->context,
                              .samples_max = c->sequences < LAR_JOB_SAMPLES_MAX ? c->sequences : LAR_JOB_SAMPLES_MAX,
                              .prompts_max = c->queue,
@@ -85,8 +91,7 @@ static lar_error open_scheduler(lar_resident *r, const lar_resident_plan *p, lar
                                .gap_ms = c->gap_ms,
                                .pin_ms = c->pin_ms,
                                .niceness = (int)c->niceness};
-    lar_error e = lar_scheduler_open(&o, &r->scheduler, d);
-    return e ? e : lar_work_queue_new(READERS, &r->work, d);
+    return lar_scheduler_open(&o, &r->scheduler, d);
 }
 
 static void log_plan(const lar_resident *r, const lar_resident_plan *p) {
@@ -109,19 +114,69 @@ static void log_open(const lar_resident *r, const lar_resident_plan *p) {
             LAR_F_INT("kv_bytes", (int64_t)pages.bytes), LAR_F_INT("scratch_bytes", (int64_t)i.scratch_bytes));
 }
 
-static lar_error open_all(lar_resident *r, lar_diag *d) {
-    lar_resident_plan *p = calloc(1, sizeof *p);
-    uint64_t memory = 0;
-    lar_error e = p ? lar_memory_left("", &memory, d) : LAR_NO_MEMORY;
-    if (!e) e = lar_resident_plan_make(p, &r->o.config->engine, memory, d);
-    if (!e) log_plan(r, p);
-    if (!e) e = lar_resident_plan_fits(p, stderr, d);
-    if (!e) e = open_engine(r, p, d);
-    if (!e) e = open_serving(r, p, d);
+static lar_error load(lar_resident *r, const lar_resident_plan *p, lar_diag *d) {
+    lar_error e = open_engine(r, p, d);
     if (!e) e = open_scheduler(r, p, d);
     if (!e) log_open(r, p);
+    return e;
+}
+
+static void unload(lar_resident *r) {
+    if (r->scheduler) lar_scheduler_close(r->scheduler);
+    lar_engine_close(r->engine);
+    r->scheduler = NULL;
+    r->engine = NULL;
+}
+
+static lar_error make_plan(lar_resident *r, lar_resident_plan *p, uint64_t promised, lar_diag *d) {
+    uint64_t memory = 0;
+    lar_error e = lar_memory_left("", &memory, d);
+    if (!e) e = lar_resident_plan_make(p, &r->o.config->engine, memory > promised ? memory - promised : 1, d);
+    if (!e) log_plan(r, p);
+    return e;
+}
+
+/* -- on first need: the loader's thread --------------------------------------------------------------------------- */
+
+/* The memory that was there at start may be gone. */
+static lar_error load_now(lar_resident *r, lar_diag *d) {
+    lar_resident_plan *p = calloc(1, sizeof *p);
+    lar_error e = p ? make_plan(r, p, 0, d) : LAR_NO_MEMORY;
+    if (!e) e = lar_resident_plan_fits(p, NULL, d);
+    if (!e) e = load(r, p, d);
     free(p);
     return e;
+}
+
+static void on_load(lar_work *w) {
+    lar_resident *r = (lar_resident *)(void *)((char *)w - offsetof(lar_resident, load));
+    lar_diag d = {.text = ""};
+    lar_error e = atomic_load(&r->stop) ? LAR_SHUTDOWN : load_now(r, &d);
+    if (e) unload(r);
+    lar_resident_settle(r, e);
+    if (e && e != LAR_SHUTDOWN)
+        LAR_LOG(r->o.log, LAR_LOG_ERROR, "engine_load_failed", LAR_F_CSTR("upstream", lar_resident_name(r)),
+                LAR_F_CSTR("error", lar_error_name(e)), LAR_F_CSTR("detail", *d.text ? d.text : lar_error_text(e)));
+}
+
+/* -- open and close ----------------------------------------------------------------------------------------------- */
+
+static lar_error open_all(lar_resident *r, lar_diag *d) {
+    bool later = r->o.config->engine.start == LAR_ENGINE_START_NEED;
+    lar_resident_plan *p = calloc(1, sizeof *p);
+    lar_error e = p ? make_plan(r, p, r->o.promised_bytes, d) : LAR_NO_MEMORY;
+    if (!e) e = lar_resident_plan_fits(p, stderr, d);
+    if (!e) r->planned_bytes = p->story.plan.total;
+    if (!e) e = open_serving(r, p, d);
+    if (!e) e = lar_work_queue_new(READERS, &r->work, d);
+    if (!e && later) e = lar_work_queue_new(1, &r->loader, d);
+    if (!e && !later) e = load(r, p, d);
+    free(p);
+    if (e || !later) return e;
+    atomic_store(&r->state, LAR_RESIDENT_COLD);
+    LAR_LOG(r->o.log, LAR_LOG_INFO, "engine_cold", LAR_F_CSTR("upstream", lar_resident_name(r)),
+            LAR_F_CSTR("detail", "loaded with the first request that needs it"));
+    return LAR_OK;
 }
 
 lar_error lar_resident_open(const lar_resident_options *o, lar_resident **out, lar_diag *d) {
@@ -129,8 +184,11 @@ lar_error lar_resident_open(const lar_resident_options *o, lar_resident **out, l
     LAR_ASSERT(o->config->kind == LAR_UPSTREAM_KIND_ENGINE);
     lar_resident *r = calloc(1, sizeof *r);
     if (!r) return lar_fail(LAR_NO_MEMORY, d, "engine");
+    LAR_ASSERT(pthread_mutex_init(&r->lock, NULL) == 0);
     r->o = *o;
+    r->load.run = on_load;
     atomic_init(&r->preparing, 0);
+    atomic_init(&r->state, LAR_RESIDENT_READY);
     lar_error e = open_all(r, d);
     if (e) {
         lar_resident_close(r);
@@ -142,22 +200,27 @@ lar_error lar_resident_open(const lar_resident_options *o, lar_resident **out, l
 
 void lar_resident_close(lar_resident *r) {
     if (!r) return;
+    atomic_store(&r->stop, true);
+    lar_work_queue_free(r->loader);
     lar_work_queue_free(r->work);
-    if (r->scheduler) lar_scheduler_close(r->scheduler);
+    unload(r);
     lar_serving_free(r->serving);
-    lar_engine_close(r->engine);
+    (void)pthread_mutex_destroy(&r->lock);
     free(r);
 }
 
 lar_error lar_resident_check(const lar_upstream_config *config, lar_diag *d) {
     lar_resident_plan *p = calloc(1, sizeof *p);
+    lar_engine_text text = {0};
     uint64_t memory = 0;
     lar_error e = p ? lar_memory_left("", &memory, d) : LAR_NO_MEMORY;
     if (!e) e = lar_resident_plan_make(p, &config->engine, memory, d);
     if (!e) e = lar_resident_plan_fits(p, stderr, d);
-    if (!e) e = lar_engine_text_check(config->engine.model, d);
+    if (!e) e = lar_engine_text_open(config->engine.model, &text, d);
+    lar_engine_text_release(&text);
     free(p);
     return e ? named(config, e, d) : LAR_OK;
 }
 
 const char *lar_resident_name(const lar_resident *r) { return r->o.config->name; }
+uint64_t lar_resident_planned(const lar_resident *r) { return r->planned_bytes; }

@@ -1,4 +1,5 @@
-/* A model that this process serves: opened at start as the configuration says, used by all loops, closed at the end.
+/* A model that this process serves: planned at start as the configuration says, loaded then or with the first request
+ * that needs it (engine.start), used by all loops, closed at the end.
  * The loops of all generations share it: a reload makes new pools (engine_pool.h) and leaves the model as it is. */
 #ifndef LARDER_GATEWAY_RESIDENT_H
 #define LARDER_GATEWAY_RESIDENT_H
@@ -15,6 +16,7 @@ typedef struct lar_resident lar_resident;
 typedef struct lar_resident_options {
     const lar_upstream_config *config; /* of kind engine; borrowed until the close */
     bool any_model;                    /* routes choose it, whatever model a request names */
+    uint64_t promised_bytes;           /* of memory, to others that are loaded later */
     lar_page_store *page_store;        /* borrowed; where prefixes go that memory has no room for; NULL: nowhere */
     lar_log *log;
     atomic_llong *buffered_bytes; /* of the process: what is held for requests and answers is counted there */
@@ -22,6 +24,8 @@ typedef struct lar_resident_options {
 } lar_resident_options;
 
 /* Reads the model, reserves its memory, starts its threads; blocks for as long as that takes and logs how far it is.
+ * With engine.start: need only its headers and its text side are read, so that requests can be read, and whatever needs
+ * no weight be answered.
  * CONFIG: the model cannot be read, the options do not suit it, or it does not fit into the memory that there is (its
  * plan is printed on standard error then); `d` names the upstream. NO_MEMORY, IO. */
 LAR_MUST_USE lar_error lar_resident_open(const lar_resident_options *o, lar_resident **out, lar_diag *d);
@@ -33,6 +37,19 @@ LAR_MUST_USE lar_error lar_resident_check(const lar_upstream_config *config, lar
 
 /* The name of its upstream. */
 const char *lar_resident_name(const lar_resident *r);
+/* Bytes of memory that it takes, or will take, by its plan. */
+uint64_t lar_resident_planned(const lar_resident *r);
+
+typedef enum lar_resident_state {
+    LAR_RESIDENT_READY,
+    LAR_RESIDENT_COLD, /* nobody needed it yet */
+    LAR_RESIDENT_LOADING,
+    LAR_RESIDENT_FAILED
+} lar_resident_state;
+const char *lar_resident_state_name(lar_resident_state s);
+/* LOADING: *wait_ms is how long that takes yet, by how far it has come; FAILED: until a request makes it load again.
+ * Any thread. */
+lar_resident_state lar_resident_look(lar_resident *r, uint32_t *wait_ms);
 /* What all of them together count, into the metrics that begin with ENGINE_. Any thread. */
 void lar_resident_metrics(lar_resident *const *residents, uint32_t count, lar_metrics *m);
 /* Appends hits and misses of each MoE layer (expert_metrics.def), of models whose experts are in a budget. Any thread.

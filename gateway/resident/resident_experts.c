@@ -38,11 +38,13 @@ static lar_error layers_text(const lar_resident *r, const layer_row *l, lar_buf 
 lar_error lar_resident_expert_metrics(lar_resident *const *residents, uint32_t count, lar_buf *out) {
     uint32_t layers = 0;
     lar_error e = LAR_OK;
-    for (uint32_t r = 0; r < count; r++) layers += lar_engine_expert_layers(residents[r]->engine);
+    for (uint32_t r = 0; r < count; r++)
+        if (lar_resident_is_ready(residents[r])) layers += lar_engine_expert_layers(residents[r]->engine);
     for (size_t i = 0; layers && !e && i < sizeof layer_rows / sizeof *layer_rows; i++) {
         const layer_row *l = &layer_rows[i];
         e = lar_buf_printf(out, "# HELP larder_%s %s\n# TYPE larder_%s %s\n", l->name, l->help, l->name, l->kind);
-        for (uint32_t r = 0; !e && r < count; r++) e = layers_text(residents[r], l, out);
+        for (uint32_t r = 0; !e && r < count; r++)
+            if (lar_resident_is_ready(residents[r])) e = layers_text(residents[r], l, out);
     }
     return e;
 }
@@ -89,6 +91,7 @@ lar_error lar_resident_experts_json(lar_resident *const *residents, uint32_t cou
     bool more = false;
     for (uint32_t i = 0; !e && i < count; i++) {
         const lar_resident *r = residents[i];
+        if (!lar_resident_is_ready(r)) continue;
         lar_expert_counts c = lar_engine_experts(r->engine);
         if (!c.bytes) continue;
         e = lar_buf_printf(out, "%s{\"upstream\":\"%s\"", more ? "," : "", r->o.config->name);

@@ -72,6 +72,7 @@ void lar_resident_metrics(lar_resident *const *residents, uint32_t count, lar_me
     uint32_t n = 0;
     uint64_t gap_us = 0;
     for (uint32_t r = 0; r < count; r++) {
+        if (!lar_resident_is_ready(residents[r])) continue;
         lar_scheduler_counts c = lar_scheduler_counts_of(residents[r]->scheduler);
         lar_expert_counts x = lar_engine_experts(residents[r]->engine);
         n = rows_of(&c, &x, one);

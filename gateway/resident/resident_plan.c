@@ -60,7 +60,8 @@ static lar_error settle_cache(lar_resident_plan *p, const lar_engine_config *c, 
 }
 
 /* What this machine's kernels make of the weights, and what a pass of them needs. */
-static lar_error measure(lar_plan_story *s, const lar_engine_config *c, lar_diag *d) {
+static lar_error measure(lar_resident_plan *p, const lar_engine_config *c, lar_diag *d) {
+    lar_plan_story *s = &p->story;
     lar_engine_sizes sizes;
     lar_engine_options o = {.path = c->model,
                             .tokens_max = c->pass_tokens,
@@ -71,6 +72,7 @@ static lar_error measure(lar_plan_story *s, const lar_engine_config *c, lar_diag
     lar_error e = lar_engine_measure(&o, &sizes, d);
     s->request.held = sizes.packed_bytes + sizes.mapped_bytes;
     s->request.scratch = sizes.scratch_bytes;
+    p->vocab = sizes.vocab;
     return e;
 }
 
@@ -87,7 +89,7 @@ lar_error lar_resident_plan_make(lar_resident_plan *p, const lar_engine_config *
     s->request.cache = p->kv_bytes;
     s->request.experts = c->expert_bytes;
     s->request.piece = c->pass_tokens;
-    e = measure(s, c, d);
+    e = measure(p, c, d);
     if (!e) e = lar_plan_compute(&s->model, &s->request, &s->plan, d);
     if (e) return e;
     s->most_sequences = lar_plan_most_sequences(&s->model, &s->request);
@@ -99,7 +101,7 @@ lar_error lar_resident_plan_make(lar_resident_plan *p, const lar_engine_config *
 lar_error lar_resident_plan_fits(const lar_resident_plan *p, FILE *to, lar_diag *d) {
     const lar_plan *plan = &p->story.plan;
     if (plan->verdict != LAR_PLAN_OVER) return LAR_OK;
-    lar_plan_print(&p->story, to);
+    if (to) lar_plan_print(&p->story, to);
     return lar_fail(LAR_LIMIT, d, "the model does not fit: %llu MiB are needed, %llu MiB are left",
                     (unsigned long long)(plan->total >> 20), (unsigned long long)(plan->budget >> 20));
 }

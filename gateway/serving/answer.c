@@ -113,6 +113,8 @@ void lar_answer_free(lar_answer *a) {
     free(a);
 }
 
+bool lar_answer_has_jobs(const lar_answer *a) { return a->prompts.count > 0; }
+
 /* -- telling; under the lock --------------------------------------------------------------------------------------- */
 
 static bool is_silent(const lar_answer *a) { return a->cancelled || a->refusal.status; }

@@ -101,7 +101,10 @@ typedef struct lar_answer lar_answer;
  * still gets is a refusal that took no time. NO_MEMORY: *out is NULL. */
 LAR_MUST_USE lar_error lar_answer_new(const lar_serving *s, const lar_serving_ask *ask, const lar_answer_sink *sink,
                                       lar_answer **out);
-/* Submits the answer's jobs (a completions request has one for each prompt). `scheduler` is borrowed until sink.end. */
+/* Whether lar_answer_start needs a scheduler: not for a refusal, nor for what has no token of the model's. */
+bool lar_answer_has_jobs(const lar_answer *a);
+/* Submits the answer's jobs (a completions request has one for each prompt). `scheduler` is borrowed until sink.end;
+ * NULL where none is needed. */
 void lar_answer_start(lar_answer *a, lar_scheduler *scheduler);
 /* The client is gone: its jobs end within a step, sink.end comes with CLIENT_GONE, no head and no bytes come after
  * this returned. Any thread, until lar_answer_free; more than once is once, and after

@@ -29,6 +29,8 @@ typedef struct stage {
     bool hold_reading, reading, at_once, behind; /* at_once: answered inside of lar_answer_start;
                                                 * behind: the pool's thread has nothing left to do */
     lar_error refuse;
+    int loads;
+    bool no_jobs; /* of what is asked for, no token is the model's */
 } stage;
 static stage s = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
@@ -77,6 +79,8 @@ static void say_head(lar_answer *a, int status, uint32_t retry_ms) {
 }
 static void say(lar_answer *a, const char *text) { a->sink.bytes(a->sink.user, lar_slice_cstr(text)); }
 static void say_end(lar_answer *a, lar_error e) { a->sink.end(a->sink.user, &(lar_answer_end){.error = e}); }
+
+bool lar_answer_has_jobs(const lar_answer *a) { return a && !s.no_jobs; }
 
 void lar_answer_start(lar_answer *a, lar_scheduler *scheduler) {
     (void)scheduler;
@@ -579,6 +583,186 @@ static void too_many_to_read_are_refused(void **state) {
     rig_close(&r);
 }
 
+/* -- a model that is loaded on first need -------------------------------------------------------------------------- */
+
+static void on_loads(lar_work *w) {
+    (void)w;
+    (void)pthread_mutex_lock(&s.lock);
+    s.loads++;
+    change();
+    (void)pthread_mutex_unlock(&s.lock);
+}
+
+static void cold_open(rig *r) {
+    lar_diag d = {0};
+    rig_open(r);
+    s.loads = 0;
+    r->resident.o.buffer_bytes_max = 1 << 20;
+    r->resident.load.run = on_loads;
+    atomic_store(&r->resident.state, LAR_RESIDENT_COLD);
+    assert_int_equal(pthread_mutex_init(&r->resident.lock, NULL), 0);
+    assert_int_equal(lar_work_queue_new(1, &r->resident.loader, &d), LAR_OK);
+}
+
+static void cold_close(rig *r) {
+    lar_work_queue_free(r->resident.loader);
+    assert_null(r->resident.parked_first);
+    rig_close(r);
+    (void)pthread_mutex_destroy(&r->resident.lock);
+}
+
+static void wait_loads(int loads) {
+    (void)pthread_mutex_lock(&s.lock);
+    while (s.loads < loads) (void)pthread_cond_wait(&s.changed, &s.lock);
+    (void)pthread_mutex_unlock(&s.lock);
+}
+
+static lar_resident_state state_of(rig *r) {
+    uint32_t wait_ms;
+    return lar_resident_look(&r->resident, &wait_ms);
+}
+
+static void requests_wait_for_a_cold_model(void **state) {
+    (void)state;
+    rig r;
+    cold_open(&r);
+    assert_int_equal(state_of(&r), LAR_RESIDENT_COLD);
+    begin(&r);
+    lar_answer *first = started(&r);
+    client second = {.pool = r.pool};
+    lar_lease_init(&second.lease, on_event, &second);
+    assert_int_equal(lar_lease_acquire(r.pool, &second.lease), LAR_OK);
+    lar_answer *last = started(&r);
+    wait_loads(1);
+    assert_int_equal(state_of(&r), LAR_RESIDENT_LOADING);
+    assert_int_equal(s.started, 0);
+    assert_int_equal(atomic_load(&r.resident.preparing), 2);
+    turn(&r);
+    assert_string_equal(r.c.told, "ready");
+    lar_resident_settle(&r.resident, LAR_OK);
+    (void)started(&r);
+    assert_int_equal(state_of(&r), LAR_RESIDENT_READY);
+    assert_int_equal(s.started, 2);
+    assert_int_equal(s.loads, 1);
+    say_head(last, 200, 0);
+    say_end(last, LAR_OK);
+    turn(&r);
+    assert_string_equal(second.told, "ready head end");
+    lar_lease_release(&second.lease);
+    say_head(first, 200, 0);
+    say_end(first, LAR_OK);
+    turn(&r);
+    assert_string_equal(r.c.told, "ready head end");
+    lar_lease_release(&r.c.lease);
+    cold_close(&r);
+}
+
+/* Who waits is told, who comes before the pause is over at once, and who comes behind it makes it load again. */
+static void a_load_that_fails_is_told(void **state) {
+    (void)state;
+    rig r;
+    cold_open(&r);
+    begin(&r);
+    wait_loads(1);
+    lar_resident_settle(&r.resident, LAR_IO);
+    (void)started(&r);
+    turn(&r);
+    assert_non_null(strstr(r.c.told, "ready head body:"));
+    assert_non_null(strstr(r.c.told, "\"code\":\"model_failed\""));
+    assert_int_equal(r.c.status, 503);
+    assert_string_equal(r.c.retry, "5");
+    assert_true(lar_lease_at_end(&r.c.lease));
+    lar_lease_release(&r.c.lease);
+    assert_int_equal(state_of(&r), LAR_RESIDENT_FAILED);
+    client late = {.pool = r.pool};
+    lar_lease_init(&late.lease, on_event, &late);
+    assert_int_equal(lar_lease_acquire(r.pool, &late.lease), LAR_OK);
+    (void)started(&r);
+    turn(&r);
+    assert_int_equal(late.status, 503);
+    assert_int_equal(s.loads, 1);
+    lar_lease_release(&late.lease);
+    r.resident.retry_at_ms = 0;
+    late = (client){.pool = r.pool};
+    lar_lease_init(&late.lease, on_event, &late);
+    assert_int_equal(lar_lease_acquire(r.pool, &late.lease), LAR_OK);
+    wait_loads(2);
+    lar_resident_settle(&r.resident, LAR_IO);
+    (void)started(&r);
+    turn(&r);
+    assert_int_equal(late.status, 503);
+    assert_string_equal(late.retry, "10"); /* longer each time */
+    lar_lease_release(&late.lease);
+    assert_int_equal(s.started, 0);
+    cold_close(&r);
+}
+
+/* ... is forgotten at once, and the others wait on. */
+static void e02_gone_while_the_model_is_loaded(void **state) {
+    (void)state;
+    rig r;
+    cold_open(&r);
+    client many[3];
+    memset(many, 0, sizeof many);
+    for (int gone = 0; gone < 3; gone++) {
+        int before = s.freed;
+        for (int i = 0; i < 3; i++) {
+            many[i] = (client){.pool = r.pool};
+            lar_lease_init(&many[i].lease, on_event, &many[i]);
+            assert_int_equal(lar_lease_acquire(r.pool, &many[i].lease), LAR_OK);
+        }
+        (void)started(&r);
+        for (int i = 0; i < 3; i++) {
+            lar_lease_cancel(&many[(gone + i) % 3].lease);
+            assert_int_equal(s.freed, before + i + 1);
+            assert_int_equal(atomic_load(&r.resident.preparing), 2 - i);
+        }
+    }
+    lar_resident_settle(&r.resident, LAR_OK);
+    (void)started(&r);
+    assert_int_equal(s.started, 0);
+    cold_close(&r);
+}
+
+static void patience_with_a_load_ends(void **state) {
+    (void)state;
+    rig r;
+    cold_open(&r);
+    r.config.engine.queue_wait_ms = 1;
+    begin(&r);
+    (void)started(&r);
+    while (!lar_lease_at_end(&r.c.lease)) (void)uv_run(&r.loop, UV_RUN_ONCE);
+    assert_int_equal(r.c.status, 503);
+    assert_non_null(strstr(r.c.told, "\"code\":\"model_loading\""));
+    assert_string_equal(r.c.retry, "1");
+    lar_lease_release(&r.c.lease);
+    wait_loads(1);
+    lar_resident_settle(&r.resident, LAR_OK);
+    (void)started(&r);
+    assert_int_equal(s.started, 0);
+    cold_close(&r);
+}
+
+/* Lists of models and the like need no weights. */
+static void what_needs_no_model_does_not_load_it(void **state) {
+    (void)state;
+    rig r;
+    cold_open(&r);
+    s.no_jobs = true;
+    begin(&r);
+    lar_answer *a = started(&r);
+    s.no_jobs = false;
+    assert_int_equal(s.started, 1);
+    assert_int_equal(state_of(&r), LAR_RESIDENT_COLD);
+    say_head(a, 200, 0);
+    say_end(a, LAR_OK);
+    turn(&r);
+    assert_string_equal(r.c.told, "ready head end");
+    lar_lease_release(&r.c.lease);
+    assert_int_equal(s.loads, 0);
+    cold_close(&r);
+}
+
 static void it_says_what_it_serves(void **state) {
     (void)state;
     lar_diag d = {0};
@@ -604,6 +788,11 @@ int main(void) {
         cmocka_unit_test(e01_gone_at_every_moment),
         cmocka_unit_test(a_closed_pool_waits_for_its_jobs),
         cmocka_unit_test(too_many_to_read_are_refused),
+        cmocka_unit_test(requests_wait_for_a_cold_model),
+        cmocka_unit_test(a_load_that_fails_is_told),
+        cmocka_unit_test(e02_gone_while_the_model_is_loaded),
+        cmocka_unit_test(patience_with_a_load_ends),
+        cmocka_unit_test(what_needs_no_model_does_not_load_it),
         cmocka_unit_test(it_says_what_it_serves),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
