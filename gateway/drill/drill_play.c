@@ -85,17 +85,21 @@ static lar_error reply_whole(player *p) {
     return e;
 }
 
-/* Half of it, as if the rest were still to come. */
-static lar_error reply_half(player *p, lar_drill_after after) {
-    lar_error e = lar_drill_say_whole(&p->voice, &p->seen->said);
-    if (!e) e = reply(p, 200, "");
-    if (e) return e;
+/* Of the answer that was just made only half of the body, as if the rest were still to come. */
+static void cut_in_half(player *p, lar_drill_after after) {
     size_t half = p->seen->said.len / 2;
     p->out->len -= p->seen->said.len - half;
     p->seen->said.len = half;
     p->seen->whole = (uint32_t)half;
-    mark_pieces(p->seen, p->voice.name);
     *p->after = after;
+}
+
+static lar_error reply_half(player *p, lar_drill_after after) {
+    lar_error e = lar_drill_say_whole(&p->voice, &p->seen->said);
+    if (!e) e = reply(p, 200, "");
+    if (e) return e;
+    cut_in_half(p, after);
+    mark_pieces(p->seen, p->voice.name);
     return LAR_OK;
 }
 
@@ -257,6 +261,12 @@ static lar_error error_in_200(player *p) {
     return reply_error(p, 200, "", "overloaded_error", "the drill's error in a 200");
 }
 
+static lar_error status_cut(player *p) {
+    lar_error e = reply_error(p, (int)p->scene->scenario->arg, "", "drill_error", "the drill's error");
+    if (!e) cut_in_half(p, LAR_DRILL_AFTER_CLOSE);
+    return e;
+}
+
 static lar_error play_fault(player *p) {
     lar_drill_point point = (lar_drill_point)p->scene->scenario->arg;
     lar_error e;
@@ -267,6 +277,7 @@ static lar_error play_fault(player *p) {
     case LAR_DRILL_FAULT_HEAD_CUT: return lar_buf_add_slice(p->out, LAR_SLICE("HTTP/1.1 200 OK\r\nContent-Ty"));
     case LAR_DRILL_FAULT_STATUS:
         return reply_error(p, (int)p->scene->scenario->arg, "", "drill_error", "the drill's error");
+    case LAR_DRILL_FAULT_STATUS_CUT: return status_cut(p);
     case LAR_DRILL_FAULT_RETRY_MS:
     case LAR_DRILL_FAULT_RETRY_SECONDS:
     case LAR_DRILL_FAULT_RETRY_DATE: return refuse_with_time(p);
@@ -295,6 +306,16 @@ static bool find_part(const lar_drill_stage *s, lar_slice target, uint32_t *scen
     *part = b;
     *path = lar_slice_of(target.ptr + used, target.len - (size_t)used);
     return a < s->plan->scene_count && b < s->plan->scenes[a].line->target_count;
+}
+
+bool lar_drill_cuts_upload(lar_drill_stage *s, const lar_http1_head *h) {
+    uint32_t scene, part;
+    lar_slice path;
+    if (!find_part(s, h->target, &scene, &part, &path) || scene != s->scene) return false;
+    lar_drill_fault f = lar_drill_fault_of(&s->plan->scenes[scene], part, s->round, s->seen[part].requests);
+    if (f != LAR_DRILL_FAULT_UPLOAD) return false;
+    s->seen[part].requests++;
+    return true;
 }
 
 static void read_body(player *p, lar_slice body) {

@@ -28,6 +28,8 @@ typedef struct lar_drill_stage {
 void lar_drill_stage_init(lar_drill_stage *s, const lar_drill_plan *plan);
 void lar_drill_stage_release(lar_drill_stage *s);
 void lar_drill_stage_begin(lar_drill_stage *s, uint32_t scene, uint32_t round);
+/* The head of a request is there: true if its connection is to be reset now. */
+bool lar_drill_cuts_upload(lar_drill_stage *s, const lar_http1_head *h);
 /* A whole request: counts it and appends what is sent for it, framing and all. NO_MEMORY, LIMIT. */
 LAR_MUST_USE lar_error lar_drill_play(lar_drill_stage *s, const lar_http1_head *h, lar_slice body, lar_buf *out,
                                       lar_drill_after *after);

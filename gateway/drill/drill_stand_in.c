@@ -105,6 +105,10 @@ static bool feed(lar_stand_in *s, connection *c, lar_slice data) {
         lar_http1_event event = lar_http1_next(c->parser, data.ptr, data.len, &used, &part);
         data = lar_slice_of(data.ptr + used, data.len - used);
         if (event == LAR_HTTP1_MORE) return true;
+        if (event == LAR_HTTP1_HEAD_END && lar_drill_cuts_upload(&s->stage, lar_http1_head_of(c->parser))) {
+            c->after = LAR_DRILL_AFTER_RESET;
+            return false;
+        }
         if (event == LAR_HTTP1_BODY && lar_buf_add_slice(&c->body, part)) return false;
         if (event == LAR_HTTP1_END && !answer(s, c)) return false;
         if (event == LAR_HTTP1_FAIL) { /* TLS, where none is spoken */

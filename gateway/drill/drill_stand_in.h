@@ -8,7 +8,7 @@
 
 /* What one target of the scene under way was asked, and what it said. */
 typedef struct lar_drill_seen {
-    uint32_t requests; /* read to their end */
+    uint32_t requests; /* read to their end, or as far as the scene lets them come */
     bool named_model;  /* the last one's body said the model that was expected */
     uint16_t status;   /* of its last answer; 0: none */
     bool refused;      /* by the stand-in itself: a provider would not take this request */
