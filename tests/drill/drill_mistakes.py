@@ -56,6 +56,9 @@ def a_deadline_that_is_over_first(folder):
     d.fails(r"deadline \(60s\) ends before timeouts.first_byte of deepseek \(600s\)", scenario="hang", stream=False)
     check(all(s["status"] == 504 for s in d.scenes(scenario="hang")), d.told())
     drill(folder, text.replace("deadline: 60s", "deadline: 660s"), "--json", "--scenario", "hang").holds()
+    text = "upstreams:\n  - %s\nroutes:\n  - {upstream: deepseek, deadline: 40ms}\n" % DEEPSEEK
+    drill(folder, text, "--json", "--scenario", "429-short").fails(
+        r"deadline \(40ms\) is over before the upstream may be asked again", scenario="429-short")
 
 
 def heads_that_are_not_held(folder):
