@@ -36,8 +36,9 @@ typedef struct options {
 } options;
 
 typedef struct round {
-    double prefill, decode; /* tokens a second */
-    double read;            /* GB/s of the same threads, the mean of before and after */
+    double prefill, decode;         /* tokens a second */
+    double prefill_cpu, decode_cpu; /* milliseconds of the processor a token, of all threads: their waiting counts in */
+    double read;                    /* GB/s of the same threads, the mean of before and after */
 } round;
 
 typedef struct bench {
@@ -91,8 +92,16 @@ static lar_error feed(bench *b, lar_sequence *s, uint32_t first, uint32_t count,
     return lar_engine_step(b->engine, &part, 1, b->logits, d);
 }
 
-static double per_second(uint32_t tokens, uint64_t since) {
-    return tokens * 1e9 / (double)(lar_clock_mono_ns() - since + 1);
+typedef struct moment {
+    uint64_t clock_ns, processor_ns;
+} moment;
+
+static moment now(void) { return (moment){lar_clock_mono_ns(), lar_clock_process_ns()}; }
+
+static void since(moment start, uint32_t tokens, double *per_second, double *cpu_ms) {
+    moment end = now();
+    *per_second = tokens * 1e9 / (double)(end.clock_ns - start.clock_ns + 1);
+    *cpu_ms = (double)(end.processor_ns - start.processor_ns) / 1e6 / tokens;
 }
 
 static lar_error one_round(bench *b, lar_sequence *s, round *r, lar_diag *d) {
@@ -100,12 +109,12 @@ static lar_error one_round(bench *b, lar_sequence *s, round *r, lar_diag *d) {
     double before = 0, after = 0;
     lar_sequence_cut(s, 0);
     lar_error e = lar_bandwidth_measure(b->readers, &before, d);
-    uint64_t start = lar_clock_mono_ns();
+    moment start = now();
     if (!e) e = feed(b, s, 0, prompt, d);
-    r->prefill = per_second(prompt, start);
-    start = lar_clock_mono_ns();
+    since(start, prompt, &r->prefill, &r->prefill_cpu);
+    start = now();
     for (uint32_t i = 0; !e && i < decode; i++) e = feed(b, s, prompt + i, 1, d);
-    r->decode = per_second(decode, start);
+    since(start, decode, &r->decode, &r->decode_cpu);
     if (!e) e = lar_bandwidth_measure(b->readers, &after, d);
     r->read = (before + after) / 2;
     return e;
@@ -145,27 +154,38 @@ static double median(double values[ROUNDS_MAX], uint32_t n) {
 }
 
 static round median_round(const bench *b) {
-    double prefill[ROUNDS_MAX], decode[ROUNDS_MAX], read[ROUNDS_MAX];
-    uint32_t n = b->o->round_count;
-    for (uint32_t i = 0; i < n; i++)
-        prefill[i] = b->rounds[i].prefill, decode[i] = b->rounds[i].decode, read[i] = b->rounds[i].read;
-    return (round){median(prefill, n), median(decode, n), median(read, n)};
+    enum { FIGURES = sizeof(round) / sizeof(double) };
+    round middle;
+    double values[ROUNDS_MAX], figures[FIGURES], of_all[FIGURES];
+    for (int k = 0; k < FIGURES; k++) {
+        for (uint32_t i = 0; i < b->o->round_count; i++) {
+            memcpy(figures, &b->rounds[i], sizeof figures);
+            values[i] = figures[k];
+        }
+        of_all[k] = median(values, b->o->round_count);
+    }
+    memcpy(&middle, of_all, sizeof middle);
+    return middle;
 }
 
 static void print_round(const bench *b, const char *name, const round *r) {
     double gb_s = r->decode * (double)b->info.active_bytes / 1e9;
-    const char *row = b->o->csv ? "%s,%.2f,%.2f,%.2f,%.2f,%.3f\n" : "%-8s%12.1f%12.2f%12.1f%12.1f%9.0f %%\n";
-    (void)printf(row, name, r->prefill, r->decode, gb_s, r->read, (b->o->csv ? 1 : 100) * gb_s / r->read);
+    const char *row =
+        b->o->csv ? "%s,%.2f,%.2f,%.2f,%.2f,%.3f,%.3f,%.3f\n" : "%-8s%12.1f%12.2f%12.1f%12.1f%9.0f %%%15.2f%14.2f\n";
+    (void)printf(row, name, r->prefill, r->decode, gb_s, r->read, (b->o->csv ? 1 : 100) * gb_s / r->read,
+                 r->prefill_cpu, r->decode_cpu);
 }
 
 static void report(const bench *b) {
     const lar_engine_info *i = &b->info;
-    if (b->o->csv) (void)printf("round,prefill_tokens_s,decode_tokens_s,decode_gb_s,read_gb_s,share\n");
+    if (b->o->csv)
+        (void)printf(
+            "round,prefill_tokens_s,decode_tokens_s,decode_gb_s,read_gb_s,share,prefill_cpu_ms,decode_cpu_ms\n");
     else
         (void)printf(
             "%s, %u layers; %s kernels, %u thread%s; %.1f MB of weights a token; prompt of %u, decode of %u, latents "
             "in %s\n"
-            "round   prefill t/s  decode t/s decode GB/s   read GB/s     share\n",
+            "round   prefill t/s  decode t/s decode GB/s   read GB/s     share prefill CPU ms decode CPU ms\n",
             i->family, i->layers, i->kernels, i->threads, i->threads == 1 ? "" : "s", (double)i->active_bytes / 1e6,
             b->o->prompt_tokens, b->o->decode_tokens, i->kv);
     for (uint32_t k = 0; k < b->o->round_count; k++) {
