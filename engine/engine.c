@@ -35,6 +35,7 @@ static lar_error choose_kernels(lar_engine *n, const lar_engine_options *o, lar_
 static lar_error open_model(lar_engine *n, const lar_engine_options *o, lar_diag *d) {
     lar_weights_options w = {.kernels = n->kernels,
                              .activations = o->activations,
+                             .workers = n->workers,
                              .expert_bytes = o->expert_bytes,
                              .progress = o->progress,
                              .context = o->context,

@@ -27,7 +27,7 @@
 /* Nothing moves past it: else a compiler makes all products before all sums, and keeps them in memory meanwhile. */
 #define IN_ORDER(x) __asm__("" : "+x"(x))
 enum { ROWS = LAR_PANEL_ROWS, SIDES = 2, LANES = 8, GROUPS = 8, TOKENS = LAR_TILE_TOKENS, SIGNED_FROM = 7 };
-enum { NEAR = 4, FETCHING = 8, PREFETCH = 2048 };
+enum { NEAR = 4, FETCHING = 8, PREFETCH = 4096 };
 
 typedef struct groups {
     __m256i g[GROUPS];
@@ -88,7 +88,7 @@ typedef struct scales {
 
 /* Of block b and one side, from the scales of its panel. */
 KERNEL scales scales_of(const lar_panel_form f, const uint8_t *panel, uint32_t b, uint32_t side) {
-    const uint8_t *g = panel + (size_t)(f.scale_columns == LAR_BLOCK ? b : b / 8) * f.scale_bytes;
+    const uint8_t *g = panel + lar_panel_scales_at(&f, b);
     const uint8_t *h = g + 16 * side, *s = g + 8 * side;
     uint32_t i = b % 8;
     scales r;
@@ -201,13 +201,11 @@ KERNEL __m256 add_block(const lar_panel_form f, const __m256i whole[2], const sc
     return sum;
 }
 
-/* Block `b` of a panel, that of the side, and what will be read soon: the processor's own prefetch stops at pages. */
-KERNEL const uint8_t *block_at(const lar_panel_form f, const lar_tile *t, const uint8_t *panel, uint32_t b) {
-    return panel + t->values_at + (size_t)b * f.block_bytes;
-}
-
-KERNEL void fetch(const uint8_t *at, uint32_t bytes) {
-    for (uint32_t i = 0; i < bytes; i += 64) _mm_prefetch((const char *)at + PREFETCH + i, _MM_HINT_T0);
+/* As much of the stream as a unit has, ahead of it: the processor's own prefetch begins anew at each small page. */
+KERNEL void fetch(const lar_panel_form f, const uint8_t *panel, uint32_t unit) {
+    const uint32_t bytes = f.block_bytes + f.scale_bytes / lar_panel_units(&f);
+    const uint8_t *at = panel + (size_t)unit * bytes + PREFETCH;
+    for (uint32_t i = 0; i < bytes; i += 64) _mm_prefetch((const char *)at + i, _MM_HINT_T0);
 }
 
 /* One token: memory is what it waits for. A side at a time, so that all stays in registers. */
@@ -215,8 +213,8 @@ KERNEL void int8_one(const lar_panel_form f, const lar_tile *t, const uint8_t *p
     __m256 sums[SIDES] = {_mm256_setzero_ps(), _mm256_setzero_ps()};
     const lar_int8_block *x = t->x;
     for (uint32_t b = 0; b < t->columns / LAR_BLOCK; b++, x++) {
-        const uint8_t *block = block_at(f, t, panel, b);
-        fetch(block, f.block_bytes);
+        const uint8_t *block = panel + lar_panel_values_at(&f, b);
+        fetch(f, panel, b);
         EACH(side, SIDES) {
             groups w = unpack(f, block + 32 * side);
             scales s = scales_of(f, panel, b, side);
@@ -263,8 +261,8 @@ KERNEL void int8_any(const lar_panel_form f, const lar_tile *t, const uint8_t *p
     for (uint32_t b = 0; b < t->columns / LAR_BLOCK; b++, x += t->tokens) {
         groups w[SIDES];
         scales s[SIDES];
-        const uint8_t *block = block_at(f, t, panel, b);
-        if (t->tokens <= FETCHING) fetch(block, f.block_bytes);
+        const uint8_t *block = panel + lar_panel_values_at(&f, b);
+        if (t->tokens <= FETCHING) fetch(f, panel, b);
         EACH(side, SIDES) {
             w[side] = unpack(f, block + 32 * side);
             s[side] = scales_of(f, panel, b, side);
@@ -295,10 +293,10 @@ KERNEL __m256 from_e4m3(const uint8_t *p, __m256 scale) {
 }
 
 /* The 32 columns of block `b`, as lar_tensor_row gives them, to one side of w (32, 16). */
-KERNEL void decode_integers(const lar_panel_form f, const lar_tile *t, const uint8_t *panel, uint32_t b, float *w) {
+KERNEL void decode_integers(const lar_panel_form f, const uint8_t *panel, uint32_t b, float *w) {
     const __m256i byte = _mm256_set1_epi32(255), bias = _mm256_set1_epi32(f.bias_bits ? 1 << f.bias_bits : 0);
-    const uint8_t *block = block_at(f, t, panel, b);
-    fetch(block, f.block_bytes);
+    const uint8_t *block = panel + lar_panel_values_at(&f, b);
+    fetch(f, panel, b);
     for (uint32_t side = 0; side < SIDES; side++) {
         groups q = unpack(f, block + 32 * side);
         scales s = scales_of(f, panel, b, side);
@@ -328,8 +326,8 @@ KERNEL __m256 float_at(const lar_panel_form f, const uint8_t *column, uint32_t c
 KERNEL void decode_floats(const lar_panel_form f, const lar_tile *t, const uint8_t *panel, uint32_t begin, float *w) {
     uint32_t n = t->columns - begin < LAR_BLOCK ? t->columns - begin : LAR_BLOCK;
     for (uint32_t side = 0; side < SIDES; side++) {
-        const uint8_t *at = panel + t->values_at + (size_t)begin * f.block_bytes;
-        const uint8_t *span = panel + (size_t)(begin / LAR_F8_SPAN) * f.scale_bytes + 32 * side;
+        const uint8_t *at = panel + lar_panel_values_at(&f, begin);
+        const uint8_t *span = panel + lar_panel_scales_at(&f, begin) + 32 * side;
         __m256 scale = _mm256_setzero_ps();
         if (f.values == LAR_VALUES_F8) scale = _mm256_loadu_ps((const float *)(const void *)span);
         for (uint32_t c = 0; c < n; c++, at += f.block_bytes)
@@ -339,7 +337,7 @@ KERNEL void decode_floats(const lar_panel_form f, const lar_tile *t, const uint8
 
 KERNEL void decode(lar_dtype type, const lar_tile *t, const uint8_t *panel, uint32_t begin, float *w) {
     const lar_panel_form f = lar_panel_form_of(type);
-    if (f.values <= LAR_VALUES_8) decode_integers(f, t, panel, begin / LAR_BLOCK, w);
+    if (f.values <= LAR_VALUES_8) decode_integers(f, panel, begin / LAR_BLOCK, w);
     else decode_floats(f, t, panel, begin, w);
 }
 

@@ -20,7 +20,7 @@
 #else
 #define EACH(i, n) _Pragma("GCC unroll 16") for (uint32_t i = 0; i < (n); i++)
 #endif
-enum { ROWS = LAR_PANEL_ROWS, GROUPS = 8, TOKENS = LAR_TILE_TOKENS, PREFETCH = 3072 };
+enum { ROWS = LAR_PANEL_ROWS, GROUPS = 8, TOKENS = LAR_TILE_TOKENS, PREFETCH = 4096 };
 
 /* The eight groups of a block, biased bytes. */
 typedef struct groups {
@@ -83,7 +83,7 @@ typedef struct scales {
 
 /* Of block b, from the scales of its panel. */
 KERNEL scales scales_of(const lar_panel_form f, const uint8_t *panel, uint32_t b) {
-    const uint8_t *g = panel + (size_t)(f.scale_columns == LAR_BLOCK ? b : b / 8) * f.scale_bytes;
+    const uint8_t *g = panel + lar_panel_scales_at(&f, b);
     uint32_t i = b % 8;
     scales s;
     s.scale[0] = s.scale[1] = halves(g);
@@ -109,9 +109,11 @@ KERNEL __m512i four(const lar_int8_block *x, uint32_t g) {
     return _mm512_set1_epi32(w);
 }
 
-/* `bytes` that will be read soon: the processor's own prefetch stops at each page, and panels are read side by side. */
-KERNEL void fetch(const uint8_t *at, uint32_t bytes) {
-    for (uint32_t i = 0; i < bytes; i += 64) _mm_prefetch((const char *)at + PREFETCH + i, _MM_HINT_T0);
+/* As much of the stream as a unit has, ahead of it: the processor's own prefetch begins anew at each small page. */
+KERNEL void fetch(const lar_panel_form f, const uint8_t *panel, uint32_t unit) {
+    const uint32_t bytes = f.block_bytes + f.scale_bytes / lar_panel_units(&f);
+    const uint8_t *at = panel + (size_t)unit * bytes + PREFETCH;
+    for (uint32_t i = 0; i < bytes; i += 64) _mm_prefetch((const char *)at + i, _MM_HINT_T0);
 }
 
 /* One block of one token, added to `sum`. */
@@ -136,47 +138,42 @@ KERNEL __m512 add_block(const lar_panel_form f, const groups *w, const scales *s
     return sum;
 }
 
-/* `panels` panels from `first` on for `tokens` tokens, both constants: the sums stay in registers. */
-KERNEL void int8_fixed(const lar_panel_form f, const lar_tile *t, uint32_t first, uint32_t panels, uint32_t tokens) {
-    const uint8_t *panel = t->data + first * t->panel_step;
-    float *y = t->y + (size_t)first * tokens * ROWS;
+/* One panel, and y of all tokens (tokens, 16). */
+typedef struct one_panel {
+    const uint8_t *data;
+    float *y;
+} one_panel;
+
+/* `tokens` tokens from `first` on against a panel; a constant number: the sums stay in registers. */
+KERNEL void int8_some(const lar_panel_form f, const lar_tile *t, const one_panel *p, uint32_t first, uint32_t tokens) {
     __m512 sums[TOKENS];
-    EACH(i, panels * tokens) { sums[i] = _mm512_setzero_ps(); }
-    const lar_int8_block *x = t->x;
-    for (uint32_t b = 0; b < t->columns / LAR_BLOCK; b++, x += tokens) {
-        EACH(p, panels) {
-            const uint8_t *at = panel + p * t->panel_step, *block = at + t->values_at + (size_t)b * f.block_bytes;
-            if (tokens == 1) fetch(block, f.block_bytes);
-            groups w = unpack(f, block);
-            scales s = scales_of(f, at, b);
-            EACH(i, tokens) { sums[p * tokens + i] = add_block(f, &w, &s, x + i, sums[p * tokens + i]); }
-        }
+    EACH(i, tokens) { sums[i] = _mm512_setzero_ps(); }
+    const lar_int8_block *x = (const lar_int8_block *)t->x + first;
+    for (uint32_t b = 0; b < t->columns / LAR_BLOCK; b++, x += t->tokens) {
+        fetch(f, p->data, b);
+        groups w = unpack(f, p->data + lar_panel_values_at(&f, b));
+        scales s = scales_of(f, p->data, b);
+        EACH(i, tokens) { sums[i] = add_block(f, &w, &s, x + i, sums[i]); }
     }
-    EACH(i, panels * tokens) { _mm512_storeu_ps(y + i * ROWS, sums[i]); }
+    EACH(i, tokens) { _mm512_storeu_ps(p->y + (first + i) * ROWS, sums[i]); }
 }
 
-/* Any number of tokens: the sums lie in y. */
-KERNEL void int8_any(const lar_panel_form f, const lar_tile *t, const uint8_t *panel, float *y) {
-    uint32_t n = t->tokens;
-    for (uint32_t i = 0; i < n; i++) _mm512_storeu_ps(y + i * ROWS, _mm512_setzero_ps());
-    const lar_int8_block *x = t->x;
-    for (uint32_t b = 0; b < t->columns / LAR_BLOCK; b++, x += n) {
-        groups w = unpack(f, panel + t->values_at + (size_t)b * f.block_bytes);
-        scales s = scales_of(f, panel, b);
-        for (uint32_t i = 0; i < n; i++)
-            _mm512_storeu_ps(y + i * ROWS, add_block(f, &w, &s, x + i, _mm512_loadu_ps(y + i * ROWS)));
-    }
-}
-
+/* A panel at a time: its stream is all that is read from memory. Tokens beyond a power of two read it once more, from
+ * the cache. */
 KERNEL void int8_tile(lar_dtype type, const lar_tile *t) {
     const lar_panel_form f = lar_panel_form_of(type);
-    uint32_t p = 0;
-    if (t->tokens == 1)
-        for (; p + 2 <= t->panels; p += 2) int8_fixed(f, t, p, 2, 1);
-    for (; p < t->panels; p++) {
-        if (t->tokens == TOKENS) int8_fixed(f, t, p, 1, TOKENS);
-        else if (t->tokens == 1) int8_fixed(f, t, p, 1, 1);
-        else int8_any(f, t, t->data + p * t->panel_step, t->y + (size_t)p * t->tokens * ROWS);
+    for (uint32_t k = 0; k < t->panels; k++) {
+        const one_panel p = {t->data + k * t->panel_step, t->y + (size_t)k * t->tokens * ROWS};
+        uint32_t i = 0, n = t->tokens;
+        if (n == TOKENS) {
+            int8_some(f, t, &p, 0, TOKENS);
+            continue;
+        }
+        for (; i + 8 <= n; i += 8) int8_some(f, t, &p, i, 8);
+        for (; i + 4 <= n; i += 4) int8_some(f, t, &p, i, 4);
+        if (n - i == 3) int8_some(f, t, &p, i, 3);
+        else if (n - i == 2) int8_some(f, t, &p, i, 2);
+        else if (n - i == 1) int8_some(f, t, &p, i, 1);
     }
 }
 
@@ -192,11 +189,10 @@ KERNEL __m512 from_e4m3(const uint8_t *p, __m512 scale) {
 }
 
 /* The 32 columns of block `b`, as lar_tensor_row gives them, to w (32, 16). */
-KERNEL void decode_integers(const lar_panel_form f, const lar_tile *t, const uint8_t *panel, uint32_t b, float *w) {
-    const uint8_t *block = panel + t->values_at + (size_t)b * f.block_bytes;
-    groups q = unpack(f, block);
+KERNEL void decode_integers(const lar_panel_form f, const uint8_t *panel, uint32_t b, float *w) {
+    groups q = unpack(f, panel + lar_panel_values_at(&f, b));
     scales s = scales_of(f, panel, b);
-    fetch(block, f.block_bytes);
+    fetch(f, panel, b);
     const __m512i byte = _mm512_set1_epi32(255), bias = _mm512_set1_epi32(f.bias_bits ? 1 << f.bias_bits : 0);
     for (uint32_t g = 0; g < GROUPS; g++)
         for (uint32_t i = 0; i < 4; i++, w += ROWS) {
@@ -211,11 +207,11 @@ KERNEL void decode_integers(const lar_panel_form f, const lar_tile *t, const uin
 /* At most 32 columns from `begin` on, of a panel of floats, to w (32, 16). BF16 begins at an even column. */
 KERNEL void decode_floats(const lar_panel_form f, const lar_tile *t, const uint8_t *panel, uint32_t begin, float *w) {
     uint32_t n = t->columns - begin < LAR_BLOCK ? t->columns - begin : LAR_BLOCK;
-    const uint8_t *at = panel + t->values_at + (size_t)begin * f.block_bytes;
+    const uint8_t *at = panel + lar_panel_values_at(&f, begin);
     __m512 scale = _mm512_setzero_ps();
-    fetch(at, LAR_BLOCK * f.block_bytes);
-    if (f.values == LAR_VALUES_F8)
-        scale = _mm512_loadu_ps((const void *)(panel + (size_t)(begin / LAR_F8_SPAN) * f.scale_bytes));
+    for (uint32_t i = 0; i < LAR_BLOCK * f.block_bytes; i += 64)
+        _mm_prefetch((const char *)at + PREFETCH + i, _MM_HINT_T0);
+    if (f.values == LAR_VALUES_F8) scale = _mm512_loadu_ps((const void *)(panel + lar_panel_scales_at(&f, begin)));
     for (uint32_t c = 0; c < n; c++, at += f.block_bytes, w += ROWS) {
         if (f.values == LAR_VALUES_F32) _mm512_storeu_ps(w, _mm512_loadu_ps((const void *)at));
         if (f.values == LAR_VALUES_F16) _mm512_storeu_ps(w, halves(at));
@@ -230,7 +226,7 @@ KERNEL void decode_floats(const lar_panel_form f, const lar_tile *t, const uint8
 
 KERNEL void decode(lar_dtype type, const lar_tile *t, const uint8_t *panel, uint32_t begin, float *w) {
     const lar_panel_form f = lar_panel_form_of(type);
-    if (f.values <= LAR_VALUES_8) decode_integers(f, t, panel, begin / LAR_BLOCK, w);
+    if (f.values <= LAR_VALUES_8) decode_integers(f, panel, begin / LAR_BLOCK, w);
     else decode_floats(f, t, panel, begin, w);
 }
 

@@ -31,7 +31,7 @@ typedef struct scales {
 } scales;
 
 static scales scales_of(const lar_panel_form *f, const uint8_t *panel, uint32_t b, int r) {
-    const uint8_t *g = panel + (size_t)(b * LAR_BLOCK / f->scale_columns) * f->scale_bytes;
+    const uint8_t *g = panel + lar_panel_scales_at(f, b);
     int i = (int)(b % 8);
     float d = half_at(g + 2 * r), one = d;
     switch (f->scales) {
@@ -55,7 +55,7 @@ static float int8_row(const lar_tile *t, const lar_panel_form *f, const uint8_t 
     float sum = 0;
     for (uint32_t b = 0; b < t->columns / LAR_BLOCK; b++) {
         const lar_int8_block *x = (const lar_int8_block *)t->x + (size_t)b * t->tokens + token;
-        const uint8_t *block = panel + t->values_at + (size_t)b * f->block_bytes;
+        const uint8_t *block = panel + lar_panel_values_at(f, b);
         scales s = scales_of(f, panel, b, r);
         int half[2] = {0, 0};
         for (int c = 0; c < LAR_BLOCK; c++) half[c / 16] += value_at(f, block, r, c) * x->values[c];
@@ -68,20 +68,20 @@ static float int8_row(const lar_tile *t, const lar_panel_form *f, const uint8_t 
 }
 
 /* Row r, column c as lar_tensor_row gives it. */
-static float weight_at(const lar_panel_form *f, const uint8_t *panel, size_t values_at, int r, uint32_t c) {
-    const uint8_t *values = panel + values_at;
-    size_t lane = (size_t)c * ROWS + (size_t)r;
+static float weight_at(const lar_panel_form *f, const uint8_t *panel, int r, uint32_t c) {
+    size_t lane = (size_t)r;
     switch (f->values) {
-    case LAR_VALUES_F32: return float_at(values + 4 * lane);
-    case LAR_VALUES_F16: return half_at(values + 2 * lane);
-    case LAR_VALUES_BF16: return lar_bf16_float(lar_le16(values + 2 * (c / 2 * 2 * ROWS + 2 * (size_t)r + c % 2)));
+    case LAR_VALUES_F32: return float_at(panel + lar_panel_values_at(f, c) + 4 * lane);
+    case LAR_VALUES_F16: return half_at(panel + lar_panel_values_at(f, c) + 2 * lane);
+    case LAR_VALUES_BF16: return lar_bf16_float(lar_le16(panel + 2 * (c / 2 * 2 * ROWS + 2 * lane + c % 2)));
     case LAR_VALUES_F8:
-        return lar_e4m3_float(values[lane]) * float_at(panel + 4 * ((size_t)(c / LAR_F8_SPAN) * ROWS + (size_t)r));
+        return lar_e4m3_float(panel[lar_panel_values_at(f, c) + lane]) *
+               float_at(panel + lar_panel_scales_at(f, c) + 4 * lane);
     default: break;
     }
     uint32_t b = c / LAR_BLOCK;
     scales s = scales_of(f, panel, b, r);
-    int v = value_at(f, values + (size_t)b * f->block_bytes, r, (int)(c % LAR_BLOCK));
+    int v = value_at(f, panel + lar_panel_values_at(f, b), r, (int)(c % LAR_BLOCK));
     float w = s.scale[c % LAR_BLOCK / 16] * (float)v;
     return has_minimum(f) ? w - s.minimum : w;
 }
@@ -93,7 +93,7 @@ static float float_row(const lar_tile *t, const lar_panel_form *f, const uint8_t
         uint32_t end = t->columns - begin < LAR_F8_SPAN ? t->columns : begin + LAR_F8_SPAN;
         float part = 0;
         for (uint32_t c = begin; c < end; c++)
-            part = fmaf(weight_at(f, panel, t->values_at, r, c), x[(size_t)c * t->tokens + token], part);
+            part = fmaf(weight_at(f, panel, r, c), x[(size_t)c * t->tokens + token], part);
         sum += part;
     }
     return sum;

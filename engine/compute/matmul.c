@@ -43,16 +43,30 @@ lar_error lar_mlp_prepare(lar_mlp *m, lar_diag *d) {
     return e;
 }
 
+static lar_error pack(lar_matrix *m, const lar_packing *how, lar_diag *d) {
+    LAR_ASSERT((uintptr_t)how->memory % 64 == 0);
+    m->borrowed = true;
+    return m->kernels->pack(m, how, d);
+}
+
 uint64_t lar_matrix_packed_size(const lar_matrix *m) { return m->kernels->packed_size(m); }
 
 lar_error lar_matrix_pack(lar_matrix *m, const lar_tensor *values, void *memory, lar_diag *d) {
     LAR_ASSERT(lar_tensor_rows(values) == m->out && lar_tensor_row_elements(values) == m->in);
-    LAR_ASSERT((uintptr_t)memory % 64 == 0);
-    return m->kernels->pack(m, values, memory, d);
+    return pack(m, &(lar_packing){values, 0, memory, NULL}, d);
+}
+
+uint64_t lar_matrix_place_size(const lar_matrix *m) {
+    return m->kernels == lar_kernels_reference() ? 0 : m->kernels->packed_size(m);
+}
+
+lar_error lar_matrix_place(lar_matrix *m, void *memory, struct lar_workers *workers, lar_diag *d) {
+    if (m->kernels == lar_kernels_reference()) return LAR_OK;
+    return pack(m, &(lar_packing){m->rows.tensor, m->rows.first, memory, workers}, d);
 }
 
 void lar_matrix_release(lar_matrix *m) {
-    if (m->packed) m->kernels->release(m);
+    if (m->packed && !m->borrowed) m->kernels->release(m);
     memset(m, 0, sizeof *m);
 }
 

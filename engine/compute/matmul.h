@@ -10,6 +10,7 @@
 #ifndef LARDER_ENGINE_COMPUTE_MATMUL_H
 #define LARDER_ENGINE_COMPUTE_MATMUL_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/error.h"
@@ -37,8 +38,9 @@ typedef struct lar_matrix {
     lar_rows rows;
     uint32_t out, in;
     lar_activations activations;
-    void *packed; /* the kernels' own form, owned; NULL: rows are read where they lie */
+    void *packed; /* the kernels' own form; NULL: rows are read where they lie */
     uint64_t packed_bytes;
+    bool borrowed; /* packed lies in memory of the caller's; else it is owned */
 } lar_matrix;
 
 /* down( silu(gate(x)) * up(x) ): gate and up are (width, hidden), down is (hidden, width). Kernels may keep the packed
@@ -82,6 +84,14 @@ typedef struct lar_mlp_job {
         *then; /* one more, with the same y, added after this one; NULL: none. It has none itself */
 } lar_mlp_job;
 
+/* Where a matrix's form comes from and goes to. */
+typedef struct lar_packing {
+    const lar_tensor *values; /* its rows begin at row `first` */
+    uint64_t first;
+    void *memory;
+    struct lar_workers *workers; /* share the work; NULL: the calling thread alone */
+} lar_packing;
+
 typedef struct lar_kernels {
     const char *name; /* "reference", "avx2" */
     /* `m` comes from lar_matrix_of. INVALID for a type or a width that these kernels do not read (the caller may then
@@ -91,7 +101,7 @@ typedef struct lar_kernels {
     void (*release)(lar_matrix *m);
     /* The same form in memory of the caller's. */
     uint64_t (*packed_size)(const lar_matrix *m);
-    lar_error (*pack)(lar_matrix *m, const lar_tensor *values, void *memory, lar_diag *d);
+    lar_error (*pack)(lar_matrix *m, const lar_packing *how, lar_diag *d);
     uint64_t (*workspace)(const lar_matrix *m, uint32_t count, uint32_t tokens); /* bytes for one lar_product */
     uint64_t (*mlp_workspace)(const lar_mlp *mlps, uint32_t count, uint32_t picks);
     void (*products)(const lar_product *p, uint32_t count, const lar_run *run);
@@ -116,6 +126,12 @@ lar_matrix lar_matrix_of(const lar_rows *rows, const lar_kernels *kernels, lar_a
  * contents are undefined. */
 uint64_t lar_matrix_packed_size(const lar_matrix *m);
 LAR_MUST_USE lar_error lar_matrix_pack(lar_matrix *m, const lar_tensor *values, void *memory, lar_diag *d);
+/* For weights that stay: `m` as lar_matrix_of() gives it gets its form from its own rows, in memory of the caller's of
+ * lar_matrix_place_size() bytes, aligned to 64; 0: rows are read where they lie, and `memory` is not looked at. The
+ * memory must live as long as the matrix and is not given back with it. `workers` share the work (NULL: the calling
+ * thread alone). INVALID as prepare says. */
+uint64_t lar_matrix_place_size(const lar_matrix *m);
+LAR_MUST_USE lar_error lar_matrix_place(lar_matrix *m, void *memory, struct lar_workers *workers, lar_diag *d);
 /* Zeroed matrices are fine. */
 void lar_matrix_release(lar_matrix *m);
 void lar_mlp_release(lar_mlp *m);

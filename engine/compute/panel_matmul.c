@@ -67,9 +67,9 @@ static void release(lar_matrix *m) { free(m->packed); }
 
 static uint64_t packed_size(const lar_matrix *m) { return lar_panels_room(m->rows.tensor->type, m->out, m->in); }
 
-static lar_error pack(lar_matrix *m, const lar_tensor *values, void *memory, lar_diag *d) {
-    lar_panels *p = lar_panels_place(values->type, m->out, m->in, memory);
-    lar_error e = lar_panels_fill(p, values, 0, d);
+static lar_error pack(lar_matrix *m, const lar_packing *how, lar_diag *d) {
+    lar_panels *p = lar_panels_place(how->values->type, m->out, m->in, how->memory);
+    lar_error e = lar_panels_fill(p, &(lar_rows_source){how->values, how->first, how->workers}, d);
     m->packed = e ? NULL : p;
     m->packed_bytes = e ? 0 : lar_panels_bytes(p->type, p->rows, p->columns);
     return e;
@@ -135,7 +135,6 @@ static void multiply_tile(const lar_matrix *m, uint64_t begin, uint32_t count, c
                   .tokens = x->tokens,
                   .panels = count,
                   .data = p->data + begin * p->panel_step,
-                  .values_at = p->values_at,
                   .panel_step = p->panel_step,
                   .x = x->x,
                   .y = y};

@@ -4,28 +4,27 @@
  * written anew, as in engine/files/dequant.c.
  * Why: with 8 to 16 rows interleaved an integer product needs no sums across lanes.
  * Invariants: 1. no value changes; 2. rows that fill up the last panel have scales of zero.
- * Memory: one allocation for each matrix, on large pages where the system has them: faults cost more than the copy. */
+ * Memory: the caller's, or one allocation for each matrix, on large pages where it is as large as one. */
 #include "engine/compute/panels.h"
 
+#include <limits.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
 #include "base/ensure.h"
+#include "engine/compute/workers.h"
 #include "engine/files/float_bits.h"
 
 enum { ROWS = LAR_PANEL_ROWS, GROUP_COLUMNS = 256, LARGE_PAGE = 2 << 20, PAGE = 4096, GROUPS = 8 };
 
 static size_t round_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
 
-static size_t scales_of_panel(const lar_panel_form *f, uint32_t columns) {
-    return round_up(round_up(columns, f->scale_columns) / f->scale_columns * f->scale_bytes, 64);
-}
-
 static size_t panel_step(lar_dtype type, uint32_t columns) {
     lar_panel_form f = lar_panel_form_of(type);
     size_t units = lar_panel_is_integer(type) ? round_up(columns, LAR_BLOCK) / LAR_BLOCK : round_up(columns, 2);
-    return scales_of_panel(&f, columns) + round_up(units * f.block_bytes, 64);
+    return units ? round_up(lar_panel_values_at(&f, (uint32_t)units - 1) + f.block_bytes, 64) : 0;
 }
 
 static uint32_t panels_of(uint32_t rows) { return (uint32_t)(round_up(rows, ROWS) / ROWS); }
@@ -188,15 +187,16 @@ static void pack_integer(const lar_panels *p, const lar_tensor *t, uint64_t firs
     const lar_dtype_info *info = lar_dtype_info_of(p->type);
     const reader *read = &readers[p->type];
     uint64_t row_bytes = (uint64_t)(p->columns / info->block_elements) * info->block_bytes;
+    const uint32_t units = info->block_elements / LAR_BLOCK; /* as many as scales cover */
     rows_of_bytes v;
     memset(v, 0, sizeof v);
     for (uint32_t i = 0; i < p->columns / info->block_elements; i++) {
         for (uint32_t r = 0; r < rows; r++) {
             const uint8_t *b = t->data + (first + r) * row_bytes + (uint64_t)i * info->block_bytes;
             read->values(b, v[r]);
-            read->scales(b, panel + (size_t)i * f.scale_bytes, (int)r);
+            read->scales(b, panel + lar_panel_scales_at(&f, i * units), (int)r);
         }
-        uint8_t *to = panel + p->values_at + (size_t)i * (info->block_elements / LAR_BLOCK) * f.block_bytes;
+        uint8_t *to = panel + lar_panel_values_at(&f, i * units);
         for (uint32_t at = 0; at < info->block_elements; at += LAR_BLOCK, to += f.block_bytes)
             pack_block(f.values, (const uint8_t(*)[GROUP_COLUMNS])v, at, to);
     }
@@ -211,26 +211,27 @@ static bool holds_nan(const uint8_t *row, uint32_t n) {
 static lar_error pack_float(const lar_panels *p, const lar_tensor *t, uint64_t first, uint32_t rows, uint8_t *panel) {
     lar_panel_form f = lar_panel_form_of(p->type);
     size_t each = f.block_bytes / ROWS;
-    uint8_t *to = panel + p->values_at;
     for (uint32_t r = 0; r < rows; r++) {
         const uint8_t *row = t->data + (first + r) * p->columns * each;
         if (p->type == LAR_DTYPE_F8_E4M3 && holds_nan(row, p->columns)) return LAR_INVALID;
         if (p->type == LAR_DTYPE_BF16) /* two columns of a row beside each other */
-            for (uint32_t c = 0; c < p->columns; c++) memcpy(to + (c / 2 * 32 + 2 * r + c % 2) * 2, row + 2 * c, 2);
+            for (uint32_t c = 0; c < p->columns; c++) memcpy(panel + (c / 2 * 32 + 2 * r + c % 2) * 2, row + 2 * c, 2);
         else
-            for (uint32_t c = 0; c < p->columns; c++) memcpy(to + (c * ROWS + r) * each, row + c * each, each);
+            for (uint32_t c = 0; c < p->columns; c++)
+                memcpy(panel + lar_panel_values_at(&f, c) + r * each, row + c * each, each);
     }
     return LAR_OK;
 }
 
 static void pack_f8_scales(const lar_panels *p, const lar_tensor *t, uint64_t first, uint32_t rows, uint8_t *panel) {
+    lar_panel_form f = lar_panel_form_of(p->type);
     uint32_t spans = (p->columns + LAR_F8_SPAN - 1) / LAR_F8_SPAN;
     for (uint32_t r = 0; r < rows; r++)
         for (uint32_t s = 0; s < spans; s++) {
             float scale = 1.0f;
             uint64_t at = (first + r) / LAR_F8_SPAN * spans + s;
             if (t->scale) memcpy(&scale, t->scale->data + at * sizeof scale, sizeof scale);
-            memcpy(panel + ((size_t)s * ROWS + r) * sizeof scale, &scale, sizeof scale);
+            memcpy(panel + lar_panel_scales_at(&f, s * LAR_F8_SPAN) + r * sizeof scale, &scale, sizeof scale);
         }
 }
 
@@ -249,11 +250,8 @@ size_t lar_panels_room(lar_dtype type, uint32_t rows, uint32_t columns) {
 
 /* The data lies behind the header. */
 lar_panels *lar_panels_place(lar_dtype type, uint32_t rows, uint32_t columns, void *memory) {
-    memset(memory, 0, lar_panels_room(type, rows, columns));
     lar_panels *p = memory;
     *p = (lar_panels){.type = type, .rows = rows, .columns = columns, .panels = panels_of(rows)};
-    lar_panel_form f = lar_panel_form_of(type);
-    p->values_at = scales_of_panel(&f, columns);
     p->panel_step = panel_step(type, columns);
     p->data = (uint8_t *)memory + round_up(sizeof *p, 64);
     return p;
@@ -268,15 +266,34 @@ static lar_panels *allocate(lar_dtype type, uint32_t rows, uint32_t columns) {
     return lar_panels_place(type, rows, columns, memory);
 }
 
-lar_error lar_panels_fill(lar_panels *p, const lar_tensor *t, uint64_t first, lar_diag *d) {
-    LAR_ASSERT(t->type == p->type && lar_tensor_row_elements(t) == p->columns && first + p->rows <= lar_tensor_rows(t));
-    for (uint32_t i = 0; i < p->panels; i++) {
-        uint32_t from = i * ROWS, n = p->rows - from < ROWS ? p->rows - from : ROWS;
-        if (pack_panel(p, t, first + from, n, p->data + i * p->panel_step))
-            return lar_fail(LAR_INVALID, d, "%s: a value of the rows from %llu on is not a number", t->name,
-                            (unsigned long long)(first + from));
-    }
-    return LAR_OK;
+typedef struct filling {
+    const lar_panels *p;
+    const lar_tensor *t;
+    uint64_t first;
+    atomic_uint bad; /* the first panel with a value that is no number; UINT_MAX: none */
+} filling;
+
+static void fill_panel(void *context, uint64_t i) {
+    filling *f = context;
+    uint32_t from = (uint32_t)i * ROWS, n = f->p->rows - from < ROWS ? f->p->rows - from : ROWS;
+    uint8_t *panel = f->p->data + i * f->p->panel_step;
+    memset(panel, 0, f->p->panel_step);
+    if (!pack_panel(f->p, f->t, f->first + from, n, panel)) return;
+    unsigned bad = atomic_load(&f->bad);
+    while (i < bad && !atomic_compare_exchange_weak(&f->bad, &bad, (unsigned)i)) continue;
+}
+
+lar_error lar_panels_fill(lar_panels *p, const lar_rows_source *s, lar_diag *d) {
+    const lar_tensor *t = s->tensor;
+    LAR_ASSERT(t->type == p->type && lar_tensor_row_elements(t) == p->columns);
+    LAR_ASSERT(s->first + p->rows <= lar_tensor_rows(t));
+    filling f = {p, t, s->first, UINT_MAX};
+    if (s->workers) lar_workers_each(s->workers, p->panels, fill_panel, &f);
+    else
+        for (uint32_t i = 0; i < p->panels; i++) fill_panel(&f, i);
+    if (f.bad == UINT_MAX) return LAR_OK;
+    return lar_fail(LAR_INVALID, d, "%s: a value of the rows from %llu on is not a number", t->name,
+                    (unsigned long long)(s->first + (uint64_t)f.bad * ROWS));
 }
 
 lar_error lar_panels_new(const lar_tensor *t, uint64_t first, uint32_t rows, lar_panels **out, lar_diag *d) {
@@ -286,7 +303,7 @@ lar_error lar_panels_new(const lar_tensor *t, uint64_t first, uint32_t rows, lar
     if (!p)
         return lar_fail(LAR_NO_MEMORY, d, "%s: no memory for %zu bytes of repacked weights", t->name,
                         lar_panels_bytes(t->type, rows, columns));
-    lar_error e = lar_panels_fill(p, t, first, d);
+    lar_error e = lar_panels_fill(p, &(lar_rows_source){t, first, NULL}, d);
     if (e) free(p);
     else *out = p;
     return e;

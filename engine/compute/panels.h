@@ -1,8 +1,10 @@
 /* Weights repacked for vector code, and what one call of a kernel does with them.
  *
  * Sixteen rows of a matrix are a panel: their values lie interleaved, so that a vector register holds the same columns
- * of sixteen rows, each lane sums its own row and nothing is ever added across lanes. A panel is its scales, padded to
- * 64 bytes, then its values. The last panel is filled up with rows of zeros.
+ * of sixteen rows, each lane sums its own row and nothing is ever added across lanes. A panel is one stream in the
+ * order in which it is read: scales, the values that they cover, the next scales, ...; padded to 64 bytes. Scales apart
+ * from values, or two panels at once, cost up to a third of what memory delivers (docs/design/0020). The last panel is
+ * filled up with rows of zeros.
  *
  * Integer types, a block of 32 columns: four bytes of row 0, four of row 1, ... are a group (64 bytes: 4 columns of 16
  * rows), eight groups a block. What a byte holds is the value plus a bias, never negative.
@@ -79,6 +81,21 @@ static inline lar_panel_form lar_panel_form_of(lar_dtype type) {
     return (lar_panel_form){LAR_VALUES_F32, LAR_SCALES_NONE, 0, 64, 1, 0};
 }
 
+/* Bytes of scales and the values that they cover. A unit is a block of an integer type, a column of floats. */
+static inline uint32_t lar_panel_units(const lar_panel_form *f) {
+    return f->values <= LAR_VALUES_8 ? f->scale_columns / LAR_BLOCK : f->scale_columns;
+}
+static inline size_t lar_panel_group_bytes(const lar_panel_form *f) {
+    return f->scale_bytes + (size_t)lar_panel_units(f) * f->block_bytes;
+}
+/* Where in a panel the scales of a unit are, and its values. */
+static inline size_t lar_panel_scales_at(const lar_panel_form *f, uint32_t unit) {
+    return unit / lar_panel_units(f) * lar_panel_group_bytes(f);
+}
+static inline size_t lar_panel_values_at(const lar_panel_form *f, uint32_t unit) {
+    return lar_panel_scales_at(f, unit) + f->scale_bytes + (size_t)(unit % lar_panel_units(f)) * f->block_bytes;
+}
+
 static inline bool lar_panel_is_integer(lar_dtype type) { return lar_panel_form_of(type).values <= LAR_VALUES_8; }
 
 /* The sixteen values of IQ4_NL and IQ4_XS (ggml's table), plus the bias of 128. */
@@ -89,7 +106,6 @@ typedef struct lar_panels {
     lar_dtype type;
     uint32_t rows, columns;
     uint32_t panels;   /* of 16 rows */
-    size_t values_at;  /* in a panel: bytes of scales, padded */
     size_t panel_step; /* bytes of a panel, a multiple of 64 */
     uint8_t *data;     /* (panels, panel_step), aligned to 64, owned */
 } lar_panels;
@@ -101,12 +117,18 @@ LAR_MUST_USE lar_error lar_panels_new(const lar_tensor *t, uint64_t first, uint3
 /* Bytes that lar_panels_new would allocate. */
 size_t lar_panels_bytes(lar_dtype type, uint32_t rows, uint32_t columns);
 
-/* The same in memory of the caller's: lar_panels_room() bytes of it, a multiple of 64 and aligned to 64, become empty
- * panels of zeros, and rows [first, first + rows) of `t` are put into empty ones. */
+/* The same in memory of the caller's: lar_panels_room() bytes of it, a multiple of 64 and aligned to 64, become panels
+ * that are not filled yet. */
 size_t lar_panels_room(lar_dtype type, uint32_t rows, uint32_t columns);
 lar_panels *lar_panels_place(lar_dtype type, uint32_t rows, uint32_t columns, void *memory);
-/* INVALID: an FP8 value is not a number. */
-LAR_MUST_USE lar_error lar_panels_fill(lar_panels *p, const lar_tensor *t, uint64_t first, lar_diag *d);
+
+typedef struct lar_rows_source {
+    const lar_tensor *tensor;
+    uint64_t first;              /* row */
+    struct lar_workers *workers; /* share the panels; NULL: the calling thread alone */
+} lar_rows_source;
+/* Fills all panels. INVALID: an FP8 value is not a number. */
+LAR_MUST_USE lar_error lar_panels_fill(lar_panels *p, const lar_rows_source *s, lar_diag *d);
 
 /* 32 activations as integers: x is scale * values. */
 typedef struct lar_int8_block {
@@ -123,7 +145,7 @@ typedef struct lar_tile {
     lar_dtype type;
     uint32_t columns, tokens, panels;
     const uint8_t *data; /* the first panel */
-    size_t values_at, panel_step;
+    size_t panel_step;
     const void *x;
     float *y; /* (panels, tokens, 16) */
 } lar_tile;

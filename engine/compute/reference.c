@@ -44,10 +44,12 @@ static uint64_t packed_size(const lar_matrix *m) {
     return TENSORS_BYTES + round_up(m->out * row_bytes(t)) + (t->scale ? round_up(t->scale->bytes) : 0);
 }
 
-static lar_error pack(lar_matrix *m, const lar_tensor *values, void *memory, lar_diag *d) {
+static lar_error pack(lar_matrix *m, const lar_packing *how, lar_diag *d) {
     (void)d;
-    lar_tensor *rows = memory, *scale = rows + 1;
-    uint8_t *to = (uint8_t *)memory + TENSORS_BYTES;
+    const lar_tensor *values = how->values;
+    LAR_ASSERT(how->first == 0 && m->out == lar_tensor_rows(values)); /* others are read where they lie */
+    lar_tensor *rows = how->memory, *scale = rows + 1;
+    uint8_t *to = (uint8_t *)how->memory + TENSORS_BYTES;
     *rows = *values;
     rows->data = memcpy(to, values->data, values->bytes);
     if (values->scale) {

@@ -1,16 +1,19 @@
 /* A model's weights by their role: finds each tensor by its name in that kind of file, checks its shape, prepares it.
- * Flow: engine.c calls once for a model; the kernels prepare. One thread; blocks while kernels repack.
+ * Flow: engine.c calls once for a model; the kernels prepare. One thread and its workers, who share the rows of each
+ * tensor; blocks while kernels repack.
  * Why both orientations of W_UK: absorbed attention maps queries (nope) to the latent, expanded attention latents to
  * keys; a file has one of them, the other is transposed here in float32, from what is stored.
- * Memory: an arena for what is not in the files; packed forms belong to their matrices.
+ * Memory: an arena for what is not in the files; packed forms lie side by side, in the order in which they are found.
  * Invariant: no tensor is read before its shape is what the configuration says. */
 #include "engine/model/weights.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "engine/compute/bug_switch.h"
 #include "engine/compute/panels.h"
+#include "engine/compute/workers.h"
 #include "engine/files/tensor_list.h"
 
 typedef enum weight {
@@ -26,7 +29,7 @@ static const char *const names[][2] = {
 #undef LAR_WEIGHT
 };
 
-enum { NO_LAYER = -1, NAME_BYTES = 128 };
+enum { NO_LAYER = -1, NAME_BYTES = 128, CHECKED_ROWS = 512 };
 
 typedef struct loader {
     lar_weights *w;
@@ -72,6 +75,33 @@ static const lar_tensor *find(const loader *l, weight id, uint32_t expert) {
     return lar_model_files_find(l->f, name);
 }
 
+typedef struct checking {
+    const lar_tensor *t;
+    atomic_bool bad;
+} checking;
+
+static void check_span(void *context, uint64_t i) {
+    checking *c = context;
+    uint64_t first = i * CHECKED_ROWS, left = lar_tensor_rows(c->t) - first;
+    lar_tensor some = *c->t;
+    some.dims = 2, some.shape[0] = left < CHECKED_ROWS ? left : CHECKED_ROWS;
+    some.shape[1] = lar_tensor_row_elements(c->t);
+    some.bytes = c->t->bytes / lar_tensor_rows(c->t) * some.shape[0];
+    some.data += c->t->bytes / lar_tensor_rows(c->t) * first;
+    some.scale = NULL;
+    if (lar_tensor_check_finite(&some, NULL)) atomic_store(&c->bad, true);
+}
+
+/* The workers share the rows; who finds something bad leaves the words for it to one that looks at all of them. */
+static lar_error check_finite(const loader *l, const lar_tensor *t) {
+    checking c = {t, false};
+    uint64_t spans = (lar_tensor_rows(t) + CHECKED_ROWS - 1) / CHECKED_ROWS;
+    if (!l->o->workers || spans == 1) return lar_tensor_check_finite(t, l->d);
+    lar_workers_each(l->o->workers, spans, check_span, &c);
+    if (c.bad) return lar_tensor_check_finite(t, l->d);
+    return t->scale ? lar_tensor_check_finite(t->scale, l->d) : LAR_OK;
+}
+
 static lar_error need(const loader *l, weight id, uint32_t expert, const shape *s, const lar_tensor **out) {
     char name[NAME_BYTES], wanted[LAR_SHAPE_BYTES], found[LAR_SHAPE_BYTES];
     name_of(l, id, expert, name);
@@ -83,7 +113,7 @@ static lar_error need(const loader *l, weight id, uint32_t expert, const shape *
     if (!t) return lar_fail(LAR_INVALID, l->d, "tensor '%s' is missing; expected %s", name, wanted);
     bool seen = expert && s->of[0] > 1; /* all experts in one tensor: looked at with the first */
     seen |= l->described && (id == W_EXPERT_GATE || id == W_EXPERT_UP || id == W_EXPERT_DOWN);
-    if (has_shape(t, s)) return seen || is_measured(l) ? LAR_OK : lar_tensor_check_finite(t, l->d);
+    if (has_shape(t, s)) return seen || is_measured(l) ? LAR_OK : check_finite(l, t);
     lar_tensor_shape_text(t->dims, t->shape, found);
     return lar_fail(LAR_INVALID, l->d, "tensor '%s': expected %s, found %s", name, wanted, found);
 }
@@ -110,10 +140,21 @@ typedef struct slices {
     lar_activations activations;
 } slices;
 
-/* What packing takes, as lar_matrix_prepare counts it; the reference packs nothing. */
+/* What packing takes, as lar_matrix_place counts it; the reference packs nothing. */
 static uint64_t packed_bytes(const lar_matrix *m) {
     bool packs = m->kernels != lar_kernels_reference();
     return packs ? lar_panels_bytes(m->rows.tensor->type, m->out, m->in) : 0;
+}
+
+static lar_error place(const loader *l, lar_matrix *m) {
+    uint64_t bytes = lar_matrix_place_size(m);
+    void *memory = bytes ? lar_packed_memory_take(&l->w->packed, bytes) : NULL;
+    if (bytes && !memory)
+        return lar_fail(LAR_NO_MEMORY, l->d, "%s: no memory for %llu bytes of repacked weights", m->rows.tensor->name,
+                        (unsigned long long)bytes);
+    lar_error e = lar_matrix_place(m, memory, l->o->workers, l->d);
+    if (!e) l->w->packed_bytes += m->packed_bytes;
+    return e;
 }
 
 static lar_error prepare(const loader *l, const slices *s, const lar_kernels *kernels, lar_matrix *m) {
@@ -126,8 +167,8 @@ static lar_error prepare(const loader *l, const slices *s, const lar_kernels *ke
     if (is_measured(l)) return LAR_OK;
     for (; !e && done < s->count; done++) {
         lar_rows rows = {s->tensor, s->first + done * s->step, s->out};
-        e = lar_matrix_prepare(&m[done], &rows, kernels, s->activations, l->d);
-        l->w->packed_bytes += m[done].packed_bytes;
+        m[done] = lar_matrix_of(&rows, kernels, s->activations);
+        e = place(l, &m[done]);
     }
     if (!e) return LAR_OK;
     for (uint32_t i = 0; i < done; i++) l->w->packed_bytes -= m[i].packed_bytes, lar_matrix_release(&m[i]);
@@ -167,9 +208,9 @@ static lar_error mlp_rows(const loader *l, const mlp_shape *s, uint32_t e, const
         l->w->packed_bytes += packed_bytes(&out->gate) + packed_bytes(&out->up) + packed_bytes(&out->down);
         return LAR_OK;
     }
-    error = lar_mlp_prepare(out, l->d);
-    l->w->packed_bytes += out->gate.packed_bytes + out->up.packed_bytes + out->down.packed_bytes;
-    return error;
+    error = place(l, &out->gate);
+    if (!error) error = place(l, &out->up);
+    return error ? error : place(l, &out->down);
 }
 
 static lar_error mlps(const loader *l, const mlp_shape *s, const lar_kernels *kernels, lar_mlp *out) {
@@ -366,6 +407,7 @@ void lar_weights_release(lar_weights *w) {
         lar_mlp_release(&layer->shared);
     }
     lar_matrix_release(&w->head);
+    lar_packed_memory_release(&w->packed);
     lar_arena_release(&w->arena);
     memset(w, 0, sizeof *w);
 }

@@ -6,6 +6,7 @@
 
 #include "base/arena.h"
 #include "engine/compute/matmul.h"
+#include "engine/compute/packed_memory.h"
 #include "engine/experts/expert_cache.h"
 #include "engine/files/model_files.h"
 #include "engine/model/model_config.h"
@@ -37,6 +38,7 @@ typedef struct lar_weights {
     uint32_t layer_count, moe_count, heads;
     uint64_t packed_bytes;     /* of all matrices together, and of the cache of experts */
     lar_expert_cache *experts; /* NULL: those that the router chooses from are all in memory, as all others are */
+    lar_packed_memory packed;  /* where the matrices have their form */
     lar_arena arena; /* what is not in the files: norms as floats, transposed parts of kv_b, the arrays above */
 } lar_weights;
 
@@ -50,6 +52,7 @@ typedef struct lar_weights_options {
     const lar_kernels *kernels;  /* types that they do not read are left to the reference */
     lar_activations activations; /* of all products but the router's and those of attention in latent space, which are
                                   * F32 always: rounding a latent flips near-ties of later routers */
+    struct lar_workers *workers; /* share the repacking; NULL: the calling thread alone */
     uint64_t expert_bytes;       /* 0, or more than all experts take: all are in memory */
     void (*progress)(void *context, uint32_t done, uint32_t total); /* layers; NULL: none */
     void *context;
