@@ -18,6 +18,14 @@
 /* A pass that took longer than so many times what was expected says more of the machine than of passes. */
 #define OUTLIER 4.0
 
+/* How many passes keep to a limit; the steps in which that quantile of what they take, by what was expected, moves; its
+ * bounds; where it begins. */
+#define LATE_KEPT 0.95
+#define LATE_STEP 0.05
+#define LATE_LEAST 1.15
+#define LATE_FIRST 1.33
+#define LATE_MOST 3.0
+
 static uint32_t size_of(uint32_t tokens) {
     uint32_t i = 0;
     while (tokens >>= 1) i++;
@@ -90,6 +98,18 @@ double lar_pass_time_of(const lar_pass_time *t, lar_pass_load load) {
     double us = low + (high - low) * (n - below->tokens) / (above->tokens - below->tokens);
     return us < most ? us : most;
 }
+
+static double late(const lar_pass_time *t) { return t->late > 0 ? t->late : LATE_FIRST; }
+
+/* A quantile by stochastic approximation: up by much where it was passed, down by little where not. */
+void lar_pass_time_judge(lar_pass_time *t, double expected, uint64_t us) {
+    if (expected <= 0) return;
+    double q = late(t);
+    q += LATE_STEP * ((double)us > q * expected ? LATE_KEPT : LATE_KEPT - 1);
+    t->late = q < LATE_LEAST ? LATE_LEAST : q > LATE_MOST ? LATE_MOST : q;
+}
+
+double lar_pass_time_within(const lar_pass_time *t, uint64_t us) { return (double)us / late(t); }
 
 uint32_t lar_pass_time_trusted(const lar_pass_time *t) {
     double most = LAR_PASS_FIRST_TOKENS;

@@ -11,9 +11,6 @@
 #include "base/ensure.h"
 #include "engine/schedule/scheduler_core.h"
 
-/* Of the gap, what is planned for: a pass may take a little longer than it was expected to. */
-enum { GAP_PLANNED_PERCENT = 75 };
-
 uint64_t lar_scheduler_now(const lar_scheduler *s) {
     return s->o.now_us ? s->o.now_us(s->o.context) : lar_clock_mono_ns() / 1000;
 }
@@ -75,6 +72,7 @@ static void end_finished(lar_scheduler *s, uint64_t now_us) {
 typedef struct step {
     uint32_t parts, pieces, rows;
     lar_pass_load load; /* of the parts */
+    double expected_us; /* where pieces are held to the gap; else 0 */
 } step;
 
 static void add_part(lar_scheduler *s, step *t, const lar_step_part *what, uint32_t count) {
@@ -166,10 +164,12 @@ static void plan(lar_scheduler *s, step *t) {
     drop_preempted(s, t);
     uint64_t gap_us = (uint64_t)s->o.gap_ms * 1000;
     lar_step_room room = {.decoding = t->load, .tokens_max = s->pass_tokens, .budget_us = LAR_ROUND_IDLE_BUDGET_US};
-    if (t->parts || gap_us > room.budget_us) room.budget_us = gap_us * GAP_PLANNED_PERCENT / 100;
+    bool held = t->parts || gap_us > room.budget_us;
+    if (held) room.budget_us = (uint64_t)lar_pass_time_within(&s->pass_time, gap_us);
     lar_step_pieces_cut(&s->pass_time, &room, s->pieces, t->pieces);
     for (uint32_t i = 0; i < t->pieces; i++)
         if (s->pieces[i].count) add_part(s, t, &s->piece_jobs[i], s->pieces[i].count);
+    if (held && t->pieces) t->expected_us = lar_pass_time_of(&s->pass_time, t->load);
 }
 
 /* All sequences of the step are as they were; their jobs cannot go on. */
@@ -192,6 +192,7 @@ static void compute(lar_scheduler *s, const step *t) {
         fail_parts(s, t, e, &d);
         return;
     }
+    lar_pass_time_judge(&s->pass_time, t->expected_us, after - before);
     lar_pass_time_learn(&s->pass_time, t->load, after - before);
     for (uint32_t i = 0; i < t->parts; i++) {
         lar_job *j = s->part_jobs[i].job;

@@ -276,6 +276,7 @@ lar_error lar_engine_step(lar_engine *e, const lar_engine_part *parts, uint32_t 
         e->last.tokens += parts[i].count;
         if (parts[i].count > e->last.longest) e->last.longest = parts[i].count;
     }
+    us *= 1 + e->o.noise * (double)(mixed(e->steps, 5) >> 40) / (double)(1 << 24);
     e->tokens += e->last.tokens;
     e->last.us = us;
     stub_sleep((uint64_t)us);

@@ -15,6 +15,7 @@ typedef struct stub_options {
     uint32_t pages, pass_tokens;
     bool keeps;                       /* prefixes are kept and found again */
     double pass_us, token_us, row_us; /* of a step; row: for each row before a token */
+    double noise;                     /* steps take up to so much more, in parts of their time: 0.5 */
     uint32_t pinned;                  /* pages that nobody gets until lar_engine_unpin */
 } stub_options;
 

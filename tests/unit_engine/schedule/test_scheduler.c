@@ -536,6 +536,22 @@ static void a_long_prompt_keeps_to_the_gap(void **state) {
     }
 }
 
+/* Where passes take up to four times what others do, few gaps are too long. */
+static void noise_makes_few_gaps_too_long(void **state) {
+    (void)state;
+    stage g = {.engine_options = {.pages = 800, .noise = 3}, .options = {.gap_ms = 40}};
+    uint32_t over = 0, steps = 0;
+    stage_open(&g);
+    submit_plain(&g, 0, 20, 500);
+    stage_rounds(&g, 10);
+    for (submit_plain(&g, 1, 4000, 1); !ears[1].begins; steps++) {
+        stage_rounds(&g, 1);
+        over += stub_last_step(g.engine)->us > 44000;
+    }
+    if (steps < 25 || over > steps * 12 / 100) fail_msg("%u of %u", over, steps);
+    stage_close(&g);
+}
+
 /* Where a token takes longer than the gap, a prompt still goes on. */
 static void a_prompt_goes_on_whatever_the_gap(void **state) {
     (void)state;
@@ -767,6 +783,7 @@ int main(void) {
         T(one_tenants_requests_begin_in_order),
         T(a_big_request_does_not_starve),
         T(a_long_prompt_keeps_to_the_gap),
+        T(noise_makes_few_gaps_too_long),
         T(a_prompt_goes_on_whatever_the_gap),
         T(a_short_prompt_passes_a_long_one),
         T(steps_without_streams_are_bounded_too),
