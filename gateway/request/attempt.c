@@ -169,7 +169,7 @@ static void note_wait(lar_exchange *x, uint32_t ms) {
 
 uint32_t lar_exchange_left_ms(const lar_exchange *x) {
     uint64_t gone = (lar_clock_mono_ns() - x->start_ns) / 1000000u, left = UINT32_MAX;
-    uint32_t limits[3] = {x->rule && x->understood && !x->head_sent ? x->rule->deadline_ms : 0,
+    uint32_t limits[3] = {x->rule && x->understood && !lar_exchange_has_begun(x) ? x->rule->deadline_ms : 0,
                           x->upstream->total_timeout_ms, lar_exchange_begun_total_ms(x)};
     for (int i = 0; i < 3; i++)
         if (limits[i] && (gone >= limits[i] ? 0 : limits[i] - gone) < left)

@@ -371,21 +371,20 @@ static void on_conn_due(lar_exchange *x) {
     }
 }
 
-/* Held events have waited long enough, or what was waited for is late. */
+/* Held events have waited long enough, or what was waited for is late. Or neither: the loop's clock stands still during a
+ * turn, so that its timers may be early, and a limit that is not quite over would leave time for another attempt. */
 static void on_relay_due(lar_exchange *x) {
     uint64_t now = lar_clock_mono_ns();
-    if (!x->holding || now + 1000000u >= x->due_ns) {
+    if (now >= x->due_ns || x->usage.done) {
         lar_exchange_on_cut(x, LAR_UPSTREAM_TIMEOUT, "");
         return;
     }
-    uint32_t left = (uint32_t)((x->due_ns - now) / 1000000u);
-    /* timers go by the loop's clock, which stands still while the loop is busy: they may be early */
-    if (now + 1000000u >= x->hold_ns) lar_exchange_let_go(x);
+    uint32_t left = (uint32_t)((x->due_ns - now) / 1000000u) + 1;
+    if (x->holding && now >= x->hold_ns) lar_exchange_let_go(x);
     if (x->state == EXCHANGE_RELAY) lar_exchange_wait(x, left);
 }
 
-/* The loop's clock stands still during a turn, so that its timers may be a little early: a limit that is not quite over
- * would leave time for another attempt. */
+/* The same of the head. */
 static bool too_early(lar_exchange *x) {
     uint64_t now = lar_clock_mono_ns();
     if (x->state != EXCHANGE_WAIT_HEAD || now >= x->due_ns) return false;

@@ -141,7 +141,7 @@ static bool put(lar_exchange *x, const pieces *some, put_last last) {
     if (first) iov[n++] = (struct iovec){x->out_head.ptr, x->out_head.len};
     x->head_sent = true;
     if (first && last == PUT_MORE)
-        lar_exchange_wait(x, x->upstream->idle_timeout_ms); /* the route's deadline is over */
+        lar_exchange_wait(x, x->upstream->idle_timeout_ms); /* with content the route's deadline is over */
     if (body->bytes) {
         if (!x->first_byte_ns) x->first_byte_ns = lar_clock_mono_ns();
         if (x->chunked_out)
@@ -258,6 +258,12 @@ static bool blank(lar_slice s) {
         if (s.ptr[i] != ' ' && s.ptr[i] != '\n' && s.ptr[i] != '\r' && s.ptr[i] != '\t') return false;
     }
     return true;
+}
+
+/* Blank lines in front of a JSON answer, and events without content, are no answer yet. */
+bool lar_exchange_has_begun(const lar_exchange *x) {
+    if (x->relay == RELAY_JSON && !x->copy_given_up && blank(lar_buf_slice(&x->copy))) return false;
+    return x->head_sent && (x->relay != RELAY_SSE || x->usage.content_seen);
 }
 
 /* Held no longer: the head goes out, and what was held with it. */
@@ -391,12 +397,14 @@ static void note_error(lar_exchange *x) {
 
 static verdict judge(lar_exchange *x, const lar_sse_event *e) {
     if (e->comment_only) return VERDICT_FORWARD;
-    bool failed_before = x->usage.error_seen;
+    bool failed_before = x->usage.error_seen, content_before = x->usage.content_seen;
     lar_usage_kind kind = lar_usage_event(&x->usage, x->view.protocol, e->type, e->data);
     if (x->usage.content_seen) lar_exchange_attempt_well(x);
     lar_exchange_output_event(x, e);
     if (x->usage.done) lar_exchange_output_whole(x);
     if (x->state == EXCHANGE_DRAIN) return VERDICT_DROP;
+    if (x->head_sent && x->usage.content_seen && !content_before) /* behind signs of life */
+        lar_exchange_wait(x, x->upstream->idle_timeout_ms);
     if (!x->head_sent && x->usage.error_seen && !x->usage.content_seen && e->data.len && e->data.ptr[0] == '{') {
         answer_as_error(x, e->data);
         return VERDICT_ANSWERED;
@@ -536,6 +544,7 @@ void lar_exchange_on_body(lar_exchange *x, lar_slice data) {
             x->copy.len = 0;
             x->copy_given_up = true;
         }
+        if (!x->paused) lar_exchange_wait(x, x->upstream->idle_timeout_ms); /* it may have begun with this */
         break;
     case RELAY_RAW: break;
     }
