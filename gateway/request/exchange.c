@@ -371,8 +371,8 @@ static void on_conn_due(lar_exchange *x) {
     }
 }
 
-/* Held events have waited long enough, or what was waited for is late. Or neither: the loop's clock stands still during a
- * turn, so that its timers may be early, and a limit that is not quite over would leave time for another attempt. */
+/* Held events have waited long enough, or what was waited for is late. Or neither: the loop's clock stands still during
+ * a turn, so that its timers may be early, and a limit that is not quite over would leave time for another attempt. */
 static void on_relay_due(lar_exchange *x) {
     uint64_t now = lar_clock_mono_ns();
     if (now >= x->due_ns || x->usage.done) {

@@ -221,7 +221,8 @@ void lar_exchange_attempt_well(lar_exchange *x);
 void lar_exchange_attempt_over(lar_exchange *x);
 /* relay.c: more than signs of life of an answer went to the client. */
 bool lar_exchange_has_begun(const lar_exchange *x);
-/* attempt.c: of the upstream's total and, until an answer has begun, the route's deadline, whichever ends first; UINT32_MAX: there is none. */
+/* attempt.c: of the upstream's total and, until an answer has begun, the route's deadline, whichever ends first;
+ * UINT32_MAX: there is none. */
 uint32_t lar_exchange_left_ms(const lar_exchange *x);
 /* attempt.c: appends the fields that say who answered and what failed before. */
 LAR_MUST_USE lar_error lar_exchange_attempt_fields(const lar_exchange *x, lar_buf *out);

@@ -151,6 +151,11 @@ class Provider:
                           head + b"10\r\ndata: {\"choi\xff\xff\xff\r\n0\r\n\r\n")[number % 3])
             return False
         sock.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n")
+        if mood == "drips":   # signs of life and no content, until larder gives it up
+            sock.sendall(b"%x\r\n%s\r\n" % (len(event(ROLE)), event(ROLE)))
+            while True:
+                sock.sendall(b"8\r\n: ping\n\n\r\n")
+                time.sleep(0.02)
         events = [event(ROLE)] + [event({"content": w}) for w in WORDS] + [event({}, "stop"), b"data: [DONE]\n\n"]
         for e in events:
             if listener is not self.listener:
@@ -225,12 +230,12 @@ class Stream:
                 self.text += choice["delta"].get("content") or ""
                 self.finished |= choice["finish_reason"] is not None
 
-    def judge(self, may_break):
+    def judge(self, may_break, deadline_s=DEADLINE_S):
         what = (self.number, self.status, self.by, self.failure, self.error, self.dones, self.text)
         waited = (self.first or self.ended) - self.sent
-        check(waited < DEADLINE_S + LATE_S, "waited for %d s:" % waited, *what)
+        check(waited < deadline_s + LATE_S, "waited for %d s:" % waited, *what)
         if self.status != 200:   # what a deadline leaves
-            check(self.status == 504 and self.error == "upstream_timeout" and waited > DEADLINE_S * 0.9, "refused:", *what)
+            check(self.status == 504 and self.error == "upstream_timeout" and waited > deadline_s * 0.9, "refused:", *what)
         elif self.error:
             check(may_break and self.by == "provider" and self.text and not self.dones and not self.clean, "a bad break:", *what)
             check("".join(WORDS).startswith(self.text), "odd text:", *what)
@@ -247,11 +252,11 @@ class Storm:
         self.larder, self.provider = larder, provider
         self.lock, self.number, self.streams = threading.Lock(), 0, []
 
-    def ask(self, may_break=False):
+    def ask(self, may_break=False, deadline_s=DEADLINE_S):
         with self.lock:
             self.number += 1
             number = self.number
-        s = Stream(self.larder, number).judge(may_break)
+        s = Stream(self.larder, number).judge(may_break, deadline_s)
         with self.lock:
             self.streams.append(s)
         return s
@@ -352,19 +357,55 @@ def check_journal(larder, folder, streams):
     check(not partial, "usage of broken answers is partial, that of others is not:", partial[:3])
 
 
+def quiet(larder):
+    """Nothing is open, held or counted any more; gives what is left, of the process itself."""
+    def still():
+        m = metrics(larder)
+        return not any(m[n] for n in ("requests_active", "buffered_bytes", "client_connections", "upstream_connections"))
+    until(still, "closed connections and empty buffers")
+    loads = metrics_by(larder, "upstream_load")
+    check(not any(loads.values()), "requests that are counted and gone:", loads)
+    return len(os.listdir("/proc/%d/fd" % larder.process.pid)), larder.status("Threads"), larder.status("VmRSS")
+
+
+def nobody_waits_beyond_the_deadline(folder):
+    """One provider says nothing, the next one gives signs of life for as long as one listens."""
+    deadline_s, mute, drip = 1.5, Provider(), Provider()
+    mute.mood, drip.mood = "hangs", "drips"
+    text = ("listen: 127.0.0.1:0\nadmin: {listen: 127.0.0.1:0}\nthreads: 2\nlog: {access: false}\nupstreams:\n"
+            "  - {name: mute, url: 'http://127.0.0.1:%d', timeouts: {first_byte: 500ms}, breaker: {open_max: 0}}\n"
+            "  - {name: drip, url: 'http://127.0.0.1:%d', breaker: {open_max: 0}}\n"
+            "  - {name: spare, url: 'http://127.0.0.1:%d/spare', breaker: {open_max: 0}}\n"
+            "routes:\n  - {upstream: mute, fallback: 'drip spare', deadline: %dms}\n" % (
+                mute.port, drip.port, drip.port, deadline_s * 1000))
+    with Larder(folder, text) as larder:
+        storm, errors = Storm(larder, mute), []
+
+        def client():
+            try:
+                s = storm.ask(deadline_s=deadline_s)
+                check(s.status == 504 and s.failure == "failed" and s.by == "drip", s.number, s.status, s.failure, s.by, s.error)
+            except Exception as e:   # told below, by the main thread
+                errors.append(e)
+        threads = [threading.Thread(target=client) for _ in range(CLIENTS)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+        check(not errors, errors[:3])
+        check(max(mute.seen.values()) == 1 == max(drip.seen.values()), "executed twice", mute.seen, drip.seen)
+        check(len(mute.seen) == len(drip.seen) == CLIENTS, len(mute.seen), len(drip.seen), "were asked")
+        waited = sorted(s.ended - s.sent for s in storm.streams)
+        print("       %d streams, each given up after %.2f to %.2f s of %.1f" % (len(waited), waited[0], waited[-1], deadline_s))
+        quiet(larder)
+    mute.die()
+    drip.die()
+
+
 def many_streams_through_every_failure(folder):
     provider = Provider()
     with Larder(folder, config(provider, folder)) as larder:
         storm = Storm(larder, provider)
-
-        def quiet():
-            """Nothing is open or held; what is left is the process itself."""
-            m = idle(larder)
-            until(lambda: metrics(larder)["client_connections"] == 0 == metrics(larder)["upstream_connections"], "closed connections")
-            loads = metrics_by(larder, "upstream_load")
-            check(not any(loads.values()), "requests that are counted and gone:", loads, m)
-            return len(os.listdir("/proc/%d/fd" % larder.process.pid)), larder.status("Threads"), larder.status("VmRSS")
-
         for mood in ("refuses", "garbles", "hangs"):   # one at a time, and the model is warm afterwards
             provider.mood = mood
             before = len(storm.streams)
@@ -381,7 +422,8 @@ def many_streams_through_every_failure(folder):
             for mood in PHASES:
                 storm.phase(mood, size)
                 storm.recovers()
-            now = quiet()
+            idle(larder)
+            now = quiet(larder)
             # the first half fills pages of prefixes, spare exchanges, arenas of malloc
             first = now if n <= rounds // 2 or first is None else first
             print("       %d streams so far; descriptors, threads, KiB resident: %s" % (len(storm.streams), now), flush=True)
@@ -393,4 +435,4 @@ def many_streams_through_every_failure(folder):
 
 
 if __name__ == "__main__":
-    run([many_streams_through_every_failure])
+    run([nobody_waits_beyond_the_deadline, many_streams_through_every_failure])
