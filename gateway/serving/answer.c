@@ -55,6 +55,9 @@ static lar_error prepare(lar_answer *a, const lar_serving_ask *from) {
     if (!e && from->begun) e = lar_begun_check(&a->ask, &a->refusal);
     if (!e) e = lar_prompts_make(a->serving, from, &a->ask, &a->prompts, &a->refusal);
     if (e) return e;
+    if (chat && a->prompts.list[0].begun_by_client && a->ask.logprobs)
+        return lar_refuse(&a->refusal, "logprobs", LAR_CODE_UNSUPPORTED_VALUE,
+                          "logprobs: not of an answer whose beginning is given");
     if (from->begun) e = resume(a, from->begun);
     if (e) return e;
     lar_json_release(&a->ask.json);
@@ -65,7 +68,6 @@ static lar_error prepare(lar_answer *a, const lar_serving_ask *from) {
         a->end.prompt_tokens += (uint32_t)a->prompts.list[i].ids.count;
     }
     e = make_samples(a);
-    if (!e && from->begun) lar_answer_sample_resume(&a->samples[0], from->begun);
     return e ? e : lar_answer_write_prefix(a, from->begun);
 }
 

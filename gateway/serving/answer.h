@@ -98,8 +98,6 @@ LAR_MUST_USE lar_error lar_answer_write_columns(const lar_answer *a, lar_answer_
 /* -- answer_sample.c: tokens to deltas ----------------------------------------------------------------------------- */
 
 LAR_MUST_USE lar_error lar_answer_sample_init(lar_answer *a, uint32_t index, lar_diag *d);
-/* It goes on behind what its client has. */
-void lar_answer_sample_resume(lar_answer_sample *s, const lar_serving_begun *begun);
 void lar_answer_sample_release(lar_answer_sample *s);
 /* Adds a token: s->deltas and the waiting logprobs are what it has brought out. *more: lar_job_calls.on_token's. */
 LAR_MUST_USE lar_error lar_answer_sample_token(lar_answer_sample *s, const lar_sampled *t, bool *more);

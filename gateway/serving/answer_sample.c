@@ -46,6 +46,16 @@ static void make_id(void *user, char *id) {
 
 /* -- making -------------------------------------------------------------------------------------------------------- */
 
+/* Of an answer that has begun the rest comes behind what its client has. */
+static void resume(lar_answer_sample *s) {
+    const lar_prompt *p = &s->answer->prompts.list[s->index / s->answer->ask.samples];
+    if (!p->begun_tokens) return;
+    lar_slice tail = lar_buf_slice(&p->begun_tail), none = LAR_SLICE("");
+    s->again = p->again_bytes;
+    if (!p->begun_by_client) s->reasoning_tokens = p->begun_reasoning;
+    lar_output_stream_resume(s->output, p->begun_content ? none : tail, p->begun_content ? tail : none);
+}
+
 lar_error lar_answer_sample_init(lar_answer *a, uint32_t index, lar_diag *d) {
     const lar_serving *v = a->serving;
     lar_answer_sample *s = &a->samples[index];
@@ -63,14 +73,9 @@ lar_error lar_answer_sample_init(lar_answer *a, uint32_t index, lar_diag *d) {
         o.reasoning_open = a->prompts.list[index / a->ask.samples].reasoning_open;
     }
     const lar_output_sink sink = {.user = s, .emit = emit, .make_id = make_id};
-    return lar_output_stream_new(&o, &sink, &s->output, d);
-}
-
-void lar_answer_sample_resume(lar_answer_sample *s, const lar_serving_begun *begun) {
-    const lar_prompt *p = &s->answer->prompts.list[0];
-    s->again = p->again_bytes;
-    s->reasoning_tokens = p->begun_reasoning;
-    lar_output_stream_resume(s->output, begun->reasoning, begun->content);
+    lar_error e = lar_output_stream_new(&o, &sink, &s->output, d);
+    if (!e) resume(s);
+    return e;
 }
 
 void lar_answer_sample_release(lar_answer_sample *s) {

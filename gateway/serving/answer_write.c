@@ -291,8 +291,19 @@ lar_error lar_answer_write_finish(lar_answer *a, const lar_answer_sample *s) {
 
 /* -- the end ------------------------------------------------------------------------------------------------------- */
 
+/* The word of a client's own beginning that was made again is of the prompt. */
+static lar_answer_end counted(const lar_answer *a) {
+    lar_answer_end u = a->end;
+    const lar_prompt *p = &a->prompts.list[0];
+    uint32_t again = p->begun_by_client ? p->begun_tokens - p->begun_ids : 0, of_all = again * a->sample_count;
+    u.prompt_tokens += again;
+    u.answer_tokens = u.answer_tokens > of_all ? u.answer_tokens - of_all : 0;
+    if (u.reasoning_tokens > u.answer_tokens) u.reasoning_tokens = u.answer_tokens;
+    return u;
+}
+
 static void put_usage(const lar_answer *a, lar_json_writer *w) {
-    const lar_answer_end *u = &a->end;
+    const lar_answer_end both = counted(a), *u = &both;
     const struct {
         const char *name;
         uint64_t value;

@@ -33,6 +33,7 @@ typedef struct lar_ask {
     uint32_t messages, tools, kwargs, prompt, tokens; /* nodes; NONE: absent */
     bool model;                                       /* was named */
     bool stream, include_usage, logprobs, echo, parallel, ignore_eos, return_strs;
+    bool continue_final;                            /* the last message begins the answer */
     bool add_generation_prompt, add_special, calls; /* calls: tools may be called */
     lar_thinking thinking;
     char effort[LAR_ASK_EFFORT_BYTES]; /* reasoning_effort; empty: absent */
@@ -65,6 +66,8 @@ typedef struct lar_ask_mark {
 
 typedef struct lar_conversation {
     lar_buf messages, tools; /* JSON lists; tools is empty where there are none */
+    bool continues; /* the request's last message is the beginning of the answer, not in `messages`, but here: */
+    lar_buf reasoning, content;
     lar_ask_mark marks[LAR_ASK_MARKS_MAX];
     uint32_t mark_count;
 } lar_conversation;
@@ -89,6 +92,9 @@ typedef struct lar_prompt {
     lar_ids opening_ids, opening_bytes;
     uint32_t begun_tokens, begun_reasoning; /* all that was begun; of it, reasoning */
     uint32_t begun_ids;                     /* of them, those in the prompt */
+    bool begun_by_client;                   /* it is a part of the prompt, and no part of the answer */
+    lar_buf begun_tail;                     /* the end of its content, or of its reasoning where there is no content */
+    bool begun_content;
 } lar_prompt;
 
 typedef struct lar_prompts {
@@ -96,15 +102,21 @@ typedef struct lar_prompts {
     uint32_t count;
 } lar_prompts;
 
+typedef struct lar_begun_text {
+    const lar_serving_ask *from;
+    const lar_serving_begun *begun; /* its texts alone count */
+} lar_begun_text;
+
 /* begun.c: appends what was begun of the answer, behind the rendered prompt. INVALID: `no` is filled; NO_MEMORY,
  * CLIENT_GONE. */
-LAR_MUST_USE lar_error lar_begun_append(const lar_serving *s, const lar_serving_ask *from, lar_prompt *p,
+LAR_MUST_USE lar_error lar_begun_append(const lar_serving *s, const lar_begun_text *what, lar_prompt *p,
                                         lar_refusal *no);
 /* begun.c: what a request may not ask for where an answer goes on. INVALID: `no` is filled. */
 LAR_MUST_USE lar_error lar_begun_check(const lar_ask *a, lar_refusal *no);
 
 void lar_prompts_release(lar_prompts *p);
-/* Tokens that the answer to it may have: max_tokens counts what was begun, too. 0: as many as fit. */
+/* Tokens that the answer to it may have: max_tokens counts what was begun, too, but not what the client itself began.
+ * 0: as many as fit. */
 uint32_t lar_prompt_answer_max(const lar_prompt *p, const lar_ask *a);
 /* Renders and tokenises; embedded, zero-initialised. INVALID: `no` is filled; NO_MEMORY. */
 LAR_MUST_USE lar_error lar_prompts_make(const lar_serving *s, const lar_serving_ask *from, const lar_ask *a,

@@ -15,7 +15,7 @@ typedef struct writing {
     lar_json_writer w;
     char at[LAR_REFUSAL_PARAM_BYTES]; /* the message: "messages[3]" */
     size_t system_bytes;              /* of messages: the system texts at the front */
-    bool tools_marked;
+    bool tools_marked, continue_final;
 } writing;
 
 void lar_conversation_init(lar_conversation *c) { *c = (lar_conversation){.mark_count = 0}; }
@@ -23,6 +23,8 @@ void lar_conversation_init(lar_conversation *c) { *c = (lar_conversation){.mark_
 void lar_conversation_release(lar_conversation *c) {
     lar_buf_release(&c->messages);
     lar_buf_release(&c->tools);
+    lar_buf_release(&c->reasoning);
+    lar_buf_release(&c->content);
 }
 
 /* `member` of the current message, "content[2].type". */
@@ -163,7 +165,7 @@ static lar_error write_text_member(writing *x, uint32_t message, const char *mem
 }
 
 static lar_error refuse_members(const writing *x, uint32_t message) {
-    static const char *const members[] = {"function_call", "audio", "prefix"};
+    static const char *const members[] = {"function_call", "audio"};
     for (size_t i = 0; i < sizeof members / sizeof *members; i++) {
         uint32_t node = lar_json_get_last(x->j, message, members[i]);
         if (!is_null(x, node) && !lar_json_is(x->j, node, LAR_JSON_FALSE))
@@ -172,9 +174,13 @@ static lar_error refuse_members(const writing *x, uint32_t message) {
     return LAR_OK;
 }
 
-static lar_error write_reasoning(writing *x, uint32_t message) {
+static const char *reasoning_member(const writing *x, uint32_t message) {
     bool deepseek = !is_null(x, lar_json_get_last(x->j, message, "reasoning_content"));
-    return write_text_member(x, message, deepseek ? "reasoning_content" : "reasoning", "reasoning_content");
+    return deepseek ? "reasoning_content" : "reasoning";
+}
+
+static lar_error write_reasoning(writing *x, uint32_t message) {
+    return write_text_member(x, message, reasoning_member(x, message), "reasoning_content");
 }
 
 /* The role as templates know it; NULL: none of OpenAI's. */
@@ -200,6 +206,44 @@ static lar_error write_members(writing *x, uint32_t message, const char *role) {
     return e;
 }
 
+/* -- the beginning of the answer ---------------------------------------------------------------------------------- */
+
+static bool has_prefix(const writing *x, uint32_t message) {
+    uint32_t node = lar_json_get_last(x->j, message, "prefix");
+    return !is_null(x, node) && !lar_json_is(x->j, node, LAR_JSON_FALSE);
+}
+
+static lar_error begin_with_parts(const writing *x, uint32_t content) {
+    uint32_t number = 0, text = LAR_JSON_NONE;
+    lar_error e = LAR_OK;
+    for (uint32_t p = lar_json_first(x->j, content); !e && p != LAR_JSON_NONE; p = lar_json_after(x->j, content, p)) {
+        if (number) e = lar_buf_add_slice(&x->c->content, LAR_SLICE("\n"));
+        if (!e) e = part_text(x, p, number++, &text);
+        if (!e) e = lar_ask_text(x->j, text, &x->c->content);
+    }
+    return e;
+}
+
+/* The last message, of which the answer is the rest. */
+static lar_error begin_answer(writing *x, uint32_t message, uint32_t number) {
+    const char *member = reasoning_member(x, message);
+    uint32_t content = lar_json_get_last(x->j, message, "content"),
+             reasoning = lar_json_get_last(x->j, message, member);
+    (void)snprintf(x->at, sizeof x->at, "messages[%u]", number);
+    x->c->continues = true;
+    if (!lar_json_eq(x->j, lar_json_get_last(x->j, message, "role"), LAR_SLICE("assistant")))
+        return refuse(x, "role", LAR_CODE_VALUE, "an answer begins with a message of the assistant");
+    if (!is_null(x, lar_json_get_last(x->j, message, "tool_calls")))
+        return refuse(x, "tool_calls", LAR_CODE_UNSUPPORTED, "an answer that has called tools does not go on");
+    if (!is_null(x, reasoning) && !is_text(x, reasoning)) return refuse(x, member, LAR_CODE_TYPE, "a text is expected");
+    lar_error e = refuse_members(x, message);
+    if (!e && !is_null(x, reasoning)) e = lar_ask_text(x->j, reasoning, &x->c->reasoning);
+    if (e || is_null(x, content)) return e;
+    if (is_text(x, content)) return lar_ask_text(x->j, content, &x->c->content);
+    if (lar_json_is(x->j, content, LAR_JSON_ARRAY)) return begin_with_parts(x, content);
+    return refuse(x, "content", LAR_CODE_TYPE, "a text or a list of text parts is expected");
+}
+
 static lar_error write_message(writing *x, uint32_t message, uint32_t number) {
     bool marked = false, front = x->system_bytes == x->w.out->len;
     (void)snprintf(x->at, sizeof x->at, "messages[%u]", number);
@@ -211,6 +255,7 @@ static lar_error write_message(writing *x, uint32_t message, uint32_t number) {
     if (!role) return refuse(x, "role", LAR_CODE_VALUE, "system, developer, user, assistant or tool is expected");
     if (number) lar_json_put(&x->w, ",");
     lar_error e = refuse_members(x, message);
+    if (!e && has_prefix(x, message)) e = refuse(x, "prefix", LAR_CODE_VALUE, "only the last message begins an answer");
     if (!e) e = write_members(x, message, role);
     if (!e) e = read_mark(x, message, &marked);
     if (!e && marked) e = add_mark(x, x->w.out->len, "]");
@@ -224,8 +269,11 @@ static lar_error write_messages(writing *x, uint32_t node) {
     x->w = (lar_json_writer){.out = &x->c->messages};
     lar_json_put(&x->w, "[");
     x->system_bytes = x->w.out->len;
-    for (uint32_t m = lar_json_first(x->j, node); !e && m != LAR_JSON_NONE; m = lar_json_after(x->j, node, m))
-        e = write_message(x, m, number++);
+    for (uint32_t m = lar_json_first(x->j, node); !e && m != LAR_JSON_NONE; m = lar_json_after(x->j, node, m)) {
+        bool last = number + 1 == x->j->nodes[node].count && lar_json_is(x->j, m, LAR_JSON_OBJECT);
+        bool begins = last && (x->continue_final || has_prefix(x, m));
+        e = begins ? begin_answer(x, m, number++) : write_message(x, m, number++);
+    }
     lar_json_put(&x->w, "]");
     x->at[0] = '\0';
     /* Templates put tools behind the first system texts, so that a mark on a tool stands for both. */
@@ -264,10 +312,12 @@ static lar_error write_tools(writing *x, uint32_t node) {
 }
 
 lar_error lar_conversation_read(const lar_ask *a, lar_conversation *c, lar_refusal *no) {
-    writing x = {.j = &a->json, .c = c, .no = no};
+    writing x = {.j = &a->json, .c = c, .no = no, .continue_final = a->continue_final};
     size_t room = 4 * a->json.body.len + 4096;
     lar_buf_init(&c->messages, room);
     lar_buf_init(&c->tools, room);
+    lar_buf_init(&c->reasoning, room);
+    lar_buf_init(&c->content, room);
     lar_error e = a->tools == LAR_JSON_NONE ? LAR_OK : write_tools(&x, a->tools);
     return e ? e : write_messages(&x, a->messages);
 }

@@ -118,10 +118,11 @@ static lar_error take_back(const lar_serving *s, lar_slice text, const lar_ids *
     return e;
 }
 
-static lar_error append(const lar_serving *s, const lar_serving_begun *b, lar_slice text, const lar_ids *begun,
+static lar_error append(const lar_serving *s, const lar_begun_text *what, lar_slice text, const lar_ids *begun,
                         lar_prompt *p) {
-    uint32_t kept = 0, end = lar_tokenizer_find(s->text.tokenizer, LAR_SLICE(LAR_THINK_END));
-    lar_error e = begun->count ? take_back(s, text, begun, &kept, p) : LAR_OK;
+    const lar_serving_begun *b = what->begun;
+    uint32_t kept = (uint32_t)begun->count, end = lar_tokenizer_find(s->text.tokenizer, LAR_SLICE(LAR_THINK_END));
+    lar_error e = what->from->endpoint == LAR_SERVING_CHAT ? take_back(s, text, begun, &kept, p) : LAR_OK;
     for (uint32_t i = 0; !e && i < kept; i++) {
         e = lar_ids_add(&p->ids, begun->ids[i]);
         if (b->reasoning.len && begun->ids[i] == end) p->begun_reasoning = i + 1;
@@ -129,26 +130,29 @@ static lar_error append(const lar_serving *s, const lar_serving_begun *b, lar_sl
     if (b->reasoning.len && !b->content.len) p->begun_reasoning = kept;
     p->begun_tokens = (uint32_t)begun->count;
     p->begun_ids = kept;
-    return e;
+    lar_slice tail = b->content.len ? b->content : b->reasoning;
+    size_t most = LAR_OUTPUT_STOP_BYTES_MAX, skip = tail.len > most ? tail.len - most : 0;
+    p->begun_content = b->content.len > 0;
+    return e ? e : lar_buf_add(&p->begun_tail, tail.ptr + skip, tail.len - skip);
 }
 
-lar_error lar_begun_append(const lar_serving *s, const lar_serving_ask *from, lar_prompt *p, lar_refusal *no) {
-    const lar_serving_begun *b = from->begun;
+lar_error lar_begun_append(const lar_serving *s, const lar_begun_text *what, lar_prompt *p, lar_refusal *no) {
     begun_text t = {.plain_count = 0};
     lar_ids ids;
     lar_diag d = {.text = ""};
+    if (!what->begun->reasoning.len && !what->begun->content.len) return LAR_OK;
     lar_buf_init(&t.text, TEXT_BYTES_MAX);
     lar_ids_init(&ids, LAR_BPE_IDS_MAX);
-    lar_error e = write_text(s, b, p, &t, no);
+    lar_error e = write_text(s, what->begun, p, &t, no);
     if (!e) {
         const lar_marked_text marked = {.text = lar_buf_slice(&t.text),
                                         .plain = t.plain,
                                         .plain_count = t.plain_count,
-                                        .stop = from->gone};
+                                        .stop = what->from->gone};
         e = lar_tokenizer_encode(s->text.tokenizer, &marked, &ids, &d);
         if (e && e != LAR_NO_MEMORY && e != LAR_CLIENT_GONE) e = lar_refuse_error(no, e, d.text);
     }
-    if (!e) e = append(s, b, lar_buf_slice(&t.text), &ids, p);
+    if (!e) e = append(s, what, lar_buf_slice(&t.text), &ids, p);
     lar_ids_release(&ids);
     lar_buf_release(&t.text);
     return e;

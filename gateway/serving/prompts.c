@@ -26,6 +26,7 @@ void lar_prompts_release(lar_prompts *p) {
     for (uint32_t i = 0; i < p->count; i++) {
         lar_ids_release(&p->list[i].ids);
         lar_buf_release(&p->list[i].echo);
+        lar_buf_release(&p->list[i].begun_tail);
         lar_ids_release(&p->list[i].opening_ids);
         lar_ids_release(&p->list[i].opening_bytes);
     }
@@ -37,6 +38,7 @@ static lar_prompt *add_prompt(lar_prompts *p) {
     *x = (lar_prompt){.mark_count = 0};
     lar_ids_init(&x->ids, IDS_MAX);
     lar_buf_init(&x->echo, ECHO_BYTES_MAX);
+    lar_buf_init(&x->begun_tail, LAR_OUTPUT_STOP_BYTES_MAX);
     lar_ids_init(&x->opening_ids, IDS_MAX);
     lar_ids_init(&x->opening_bytes, IDS_MAX);
     return x;
@@ -219,7 +221,7 @@ static lar_error make_chat(making *m, lar_template_values *v, const lar_conversa
     uint32_t added = 0;
     lar_error e = set_values(m, c, v);
     if (e) return e;
-    e = lar_template_set_bool(v, "add_generation_prompt", m->a->add_generation_prompt);
+    e = lar_template_set_bool(v, "add_generation_prompt", m->a->add_generation_prompt || c->continues);
     if (!e) e = render(m, v, lar_buf_slice(&c->messages), &text);
     if (!e) e = encode_rendered(m, &text, &p->ids);
     if (!e) e = put_prefix(m->s->text.tokenizer, &p->ids, &added);
@@ -231,7 +233,14 @@ static lar_error make_chat(making *m, lar_template_values *v, const lar_conversa
     p->reasoning_shut = lar_output_prompt_opens(lar_buf_slice(&text.bytes), LAR_SLICE(LAR_THINK_END));
     lar_template_text_release(&text);
     e = refuse_text(m, e);
-    return e || !m->from->begun ? e : lar_begun_append(m->s, m->from, p, m->no);
+    if (e || (!m->from->begun && !c->continues)) return e;
+    const lar_serving_begun own = {.reasoning = c->reasoning.len ? lar_buf_slice(&c->reasoning) : LAR_SLICE(""),
+                                   .content = c->content.len ? lar_buf_slice(&c->content) : LAR_SLICE("")};
+    p->begun_by_client = !m->from->begun;
+    if (m->from->begun && c->continues)
+        return lar_refuse(m->no, "messages", LAR_CODE_UNSUPPORTED_VALUE,
+                          "messages: an answer that has begun cannot go on behind two beginnings");
+    return lar_begun_append(m->s, &(lar_begun_text){m->from, m->from->begun ? m->from->begun : &own}, p, m->no);
 }
 
 static lar_error make_conversation(making *m, lar_prompts *out) {
@@ -303,6 +312,8 @@ static lar_error make_list(making *m, uint32_t node, lar_prompts *out) {
 
 uint32_t lar_prompt_answer_max(const lar_prompt *p, const lar_ask *a) {
     if (!a->answer_max) return 0;
+    uint64_t made_again = (uint64_t)a->answer_max + p->begun_tokens - p->begun_ids;
+    if (p->begun_by_client) return made_again < UINT32_MAX ? (uint32_t)made_again : UINT32_MAX;
     return a->answer_max > p->begun_ids ? a->answer_max - p->begun_ids : 1;
 }
 

@@ -279,6 +279,24 @@ def other_tokens_and_stops(folder):
         idle(larder)
 
 
+def a_client_may_begin_the_answer(folder):
+    """`prefix` and `continue_final_message`: what comes behind the beginning is what would have come without it."""
+    with Larder(folder, config()) as larder:
+        whole = post(larder, "/v1/chat/completions", chat(PROMPTS[1]))
+        text = whole.text()
+        for n in range(1, len(text) + 1, 7 if SMALL else 1):
+            message = {"role": "assistant", "content": text[:n]}
+            body = chat(PROMPTS[1], **({"continue_final_message": True} if n % 2 else {}))
+            body["messages"] = body["messages"] + [message if n % 2 else dict(message, prefix=True)]
+            answer = post(larder, "/v1/chat/completions", dict(body, stream=n % 3 == 0))
+            check(answer.text() == text[n:], n, repr(text), answer.data)
+            if n % 3:
+                usage = answer.json["usage"]
+                check(usage["total_tokens"] >= whole.json["usage"]["total_tokens"] - 3, usage, whole.json["usage"])
+                check(usage["prompt_tokens"] > whole.json["usage"]["prompt_tokens"], usage)
+        idle(larder)
+
+
 def what_cannot_go_on(folder):
     call = {"index": 0, "id": "c", "type": "function", "function": {"name": "f", "arguments": ""}}
     tools = [{"type": "function", "function": {"name": "f", "parameters": {}}}]
@@ -406,4 +424,5 @@ def wrong_configurations_are_told(folder):
 
 if __name__ == "__main__":
     run([every_cut_gives_the_same_text, every_byte_of_an_event_is_a_place_to_break, however_it_breaks, other_tokens_and_stops,
-         what_cannot_go_on, clients_that_leave_and_that_are_slow, the_total_time_holds, wrong_configurations_are_told])
+         a_client_may_begin_the_answer, what_cannot_go_on, clients_that_leave_and_that_are_slow, the_total_time_holds,
+         wrong_configurations_are_told])

@@ -225,11 +225,99 @@ static void test_usage(void **state) {
     lar_serving_free(s);
 }
 
+/* -- beginnings that the client itself gives ----------------------------------------------------------------------- */
+
+#define BEGUN(message, more)                                                                                           \
+    "{\"model\":\"tiny\",\"messages\":[{\"role\":\"user\",\"content\":\"q\"},{\"role\":\"assistant\"," message         \
+    "}]" more "}"
+#define FINAL ",\"continue_final_message\":true"
+
+static void test_a_clients_own_beginning(void **state) {
+    static const char *const asks[] = {
+        BEGUN("\"content\":\"one EN\"", FINAL ",\"add_generation_prompt\":false,\"stop\":\"END\",\"max_tokens\":4"),
+        BEGUN("\"content\":\"one EN\",\"prefix\":true", ",\"stop\":\"END\",\"max_tokens\":4"),
+        BEGUN("\"content\":[{\"type\":\"text\",\"text\":\"one EN\"}]", FINAL ",\"stop\":\"END\",\"max_tokens\":4"),
+    };
+    lar_serving *s = box_serving(&(box_options){.calls = LAR_OUTPUT_FORMAT_V31});
+    box_client c;
+    (void)state;
+    for (size_t i = 0; i < sizeof asks / sizeof *asks; i++) {
+        box_ask(s, LAR_SERVING_CHAT, asks[i], &c);
+        READ(BOX_BOS, BOX_USER, 'q', BOX_ASSISTANT, 'o', 'n', 'e');
+        assert_int_equal(box_jobs.jobs[0].request.answer_max, 7); /* " EN" comes again */
+        box_play((const char *[]){" ", "E", "N", "x", "E", "N", "D", NULL}, LAR_JOB_LENGTH);
+        assert_non_null(strstr(box_body(&c), "\"message\":{\"role\":\"assistant\",\"content\":\"x\","));
+        assert_non_null(strstr(box_body(&c), "\"finish_reason\":\"stop\""));
+        assert_non_null(strstr(box_body(&c), "\"prompt_tokens\":10,\"completion_tokens\":4,\"total_tokens\":14,"));
+        assert_non_null(strstr(box_body(&c), "\"prompt_cache_hit_tokens\":0,\"prompt_cache_miss_tokens\":10}"));
+        assert_null(strstr(box_body(&c), "larder"));
+        box_clear(&c);
+    }
+    box_ask(s, LAR_SERVING_CHAT,
+            BEGUN("\"content\":\"\",\"reasoning_content\":\"ab\",\"prefix\":true", ",\"n\":2,\"stream\":true"), &c);
+    READ(BOX_BOS, BOX_USER, 'q', BOX_ASSISTANT, BOX_THINK);
+    assert_int_equal(box_jobs.jobs[0].request.samples, 2);
+    box_begin(0, 0);
+    for (uint32_t i = 0; i < 2; i++) {
+        static const char *const tokens[] = {"a", "b", "x", "</think>", "HI"};
+        for (size_t n = 0; n < 5; n++) assert_true(box_tell(0, i, tokens[n]));
+        box_sample_end(0, i, LAR_JOB_STOP);
+    }
+    box_end(0, LAR_OK);
+    assert_non_null(strstr(box_body(&c), "{\"index\":1,\"delta\":{\"role\":\"assistant\",\"content\":\"\"}"));
+    assert_non_null(strstr(box_body(&c), "{\"index\":1,\"delta\":{\"reasoning_content\":\"x\"}"));
+    assert_non_null(strstr(box_body(&c), "{\"index\":1,\"delta\":{\"content\":\"HI\"}"));
+    assert_null(strstr(box_body(&c), "\"reasoning_content\":\"a"));
+    box_clear(&c);
+    box_ask(s, LAR_SERVING_CHAT, BEGUN("\"content\":\"\"", FINAL), &c); /* nothing is begun */
+    READ(BOX_BOS, BOX_USER, 'q', BOX_ASSISTANT);
+    assert_int_equal(box_jobs.jobs[0].request.opening.bytes, 0);
+    stop_here(&c);
+    box_ask(s, LAR_SERVING_TOKENIZE, BEGUN("\"content\":\" a\"", FINAL), &c); /* all of it */
+    assert_non_null(strstr(box_body(&c), "\"tokens\":[256,258,113,259,32,97],"));
+    box_clear(&c);
+    lar_serving_free(s);
+}
+
+static void test_beginnings_that_are_none(void **state) {
+    static const struct {
+        const char *body, *why;
+    } rows[] = {
+        {"{\"model\":\"tiny\",\"messages\":[{\"role\":\"user\",\"content\":\"q\"}]" FINAL "}", "messages[0].role"},
+        {"{\"model\":\"tiny\",\"messages\":[{\"role\":\"assistant\",\"content\":\"q\",\"prefix\":true},"
+         "{\"role\":\"user\",\"content\":\"q\"}]}",
+         "messages[0].prefix"},
+        {BEGUN("\"content\":5", FINAL), "messages[1].content"},
+        {BEGUN("\"content\":\"a\",\"reasoning\":5", FINAL), "messages[1].reasoning"},
+        {BEGUN("\"content\":[{\"type\":\"image_url\"}]", FINAL), "messages[1].content[0].type"},
+        {BEGUN("\"content\":\"a\",\"tool_calls\":[]", FINAL), "messages[1].tool_calls"},
+        {BEGUN("\"content\":\"a\"", FINAL ",\"logprobs\":true"), "logprobs"},
+        {BEGUN("\"content\":\"a\"", ",\"continue_final_message\":1"), "continue_final_message"},
+    };
+    lar_serving *s = box_serving(&(box_options){.calls = LAR_OUTPUT_FORMAT_V31});
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        box_client c;
+        box_ask(s, LAR_SERVING_CHAT, rows[i].body, &c);
+        assert_int_equal(c.head.status, 400);
+        char param[80];
+        (void)snprintf(param, sizeof param, "\"param\":\"%s\"", rows[i].why);
+        assert_non_null(strstr(box_body(&c), param));
+        box_clear(&c);
+    }
+    box_client c; /* what is begun elsewhere does not go on behind a beginning of the client's own */
+    go_on(s, BEGUN("\"content\":\"a\",\"prefix\":true", ",\"stream\":true"), "", "abc", &c);
+    assert_int_equal(c.head.status, 400);
+    box_clear(&c);
+    lar_serving_free(s);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_in_the_middle_of_a_word), cmocka_unit_test(test_reasoning),
         cmocka_unit_test(test_stops_across_the_seam),   cmocka_unit_test(test_tokens_that_are_left),
         cmocka_unit_test(test_what_cannot_go_on),       cmocka_unit_test(test_usage),
+        cmocka_unit_test(test_a_clients_own_beginning), cmocka_unit_test(test_beginnings_that_are_none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
