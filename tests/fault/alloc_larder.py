@@ -142,6 +142,7 @@ class Round:
     def __init__(self, options, folder, cleanup, upstream):
         self.o, self.folder, self.cleanup = options, folder, cleanup
         self.upstream, self.demo = upstream   # options; the process, if its log can be read
+        self.kept = 0
 
     def start(self, seed):
         control = Control(os.path.join(self.folder, "control"), seed)
@@ -203,16 +204,26 @@ class Round:
         after = self.play(larder, seed + 1, 0.5)
         self.look_upstream()
         refused = sum(c.closed for c in after)
-        wanted = ("requests_active", "client_connections", "buffered_bytes")
+        wanted = ("requests_active", "client_connections", "buffered_bytes", "answers_waiting")
         rig.wait_until(lambda: all(larder.metric(n) == 0 for n in wanted), lambda: "1 in %d: not 0: %s" % (
             one_in, {n: larder.metric(n) for n in wanted}))
         rig.check(refused == 0 and sum(c.right for c in after) > 0, "1 in %d: with memory again, %d connections were "
                   "closed; larder's log:\n%s", one_in, refused, larder.text(20))
+        self.kept = larder.metric("answers_hits_total") + larder.metric("answers_shared_total")
         control.set_odds(one_in)
         larder.end_well()
         return "1 in %d: %d of %d allocations failed; %d answers right, %d errors, %d connections closed" % (
             one_in, failed, calls, sum(c.right for c in clients), sum(c.errors for c in clients),
             sum(c.closed for c in clients))
+
+
+def kept_answers(folder, demo):
+    """The plain upstream, with a route that keeps answers and lets requests wait for one another."""
+    config = os.path.join(folder, "answers.yaml")
+    with open(config, "w", encoding="ascii") as f:
+        f.write("upstreams:\n  - {name: u, url: '%s', profile: generic}\n"
+                "routes:\n  - {upstream: u, answers: {ttl: 1m, sampled: true, coalesce: true}}\n" % demo.url)
+    return ["-c", config], demo
 
 
 def tls_upstream(o, folder, cleanup):
@@ -243,14 +254,17 @@ def main():
     o.larder, o.preload = os.path.abspath(o.larder), os.path.abspath(o.preload)
     with tempfile.TemporaryDirectory() as folder, rig.Cleanup() as cleanup:
         demo = cleanup.own(rig.Demo(o.demo, "--answer", ANSWER, "--log", "200"))
-        upstreams = {"plain": (["--upstream", demo.url], demo), "tls": tls_upstream(o, folder, cleanup)}
+        upstreams = {"plain": (["--upstream", demo.url], demo), "answers": kept_answers(folder, demo),
+                     "tls": tls_upstream(o, folder, cleanup)}
         for kind, upstream in upstreams.items():
             if not upstream:
                 print("SKIPPED %s: no certificate can be made here" % kind)
                 continue
             for i, one_in in enumerate(ODDS):
                 try:
-                    print(kind, Round(o, folder, cleanup, upstream).run(one_in, o.seed + i, o.seconds), flush=True)
+                    play = Round(o, folder, cleanup, upstream)
+                    print(kind, play.run(one_in, o.seed + i, o.seconds), flush=True)
+                    rig.check((play.kept > 0) == (kind == "answers"), "%d answers were kept ones", play.kept)
                 except rig.Failed as why:
                     raise rig.Failed("seed %d, %s, 1 in %d: %s" % (o.seed, kind, one_in, why)) from None
 
