@@ -185,6 +185,15 @@ void lar_answers_end(lar_answers *a, lar_answers_seat *s, lar_answers_end_kind k
     (void)pthread_mutex_unlock(&a->lock);
 }
 
+bool lar_answers_awaited(lar_answers *a, lar_answers_seat *s) {
+    if (s->role != LAR_ANSWERS_LEADER) return false;
+    (void)pthread_mutex_lock(&a->lock);
+    bool awaited = s->flight->first != NULL;
+    if (!awaited) end_lead(a, s, LAR_ANSWERS_LEFT);
+    (void)pthread_mutex_unlock(&a->lock);
+    return awaited;
+}
+
 void lar_answers_leave(lar_answers *a, lar_answers_seat *s) {
     (void)pthread_mutex_lock(&a->lock);
     if (s->role == LAR_ANSWERS_WAITER) {

@@ -69,12 +69,14 @@ lar_answers_said lar_answers_ask(lar_answers *a, lar_answers_seat *s, const lar_
 void lar_answers_keep(lar_answers *a, lar_answers_seat *s, lar_kept *answer);
 
 typedef enum lar_answers_end_kind {
-    LAR_ANSWERS_LEFT,   /* its client went away, or is too slow: the next one leads */
+    LAR_ANSWERS_LEFT,   /* its client went away: the next one leads */
     LAR_ANSWERS_FAILED, /* no answer that could be kept: the next one leads, once; then all go alone */
     LAR_ANSWERS_UNFIT   /* nor will the next one's be: all go alone */
 } lar_answers_end_kind;
 /* There is no such answer. Without effect where `s` does not lead. */
 void lar_answers_end(lar_answers *a, lar_answers_seat *s, lar_answers_end_kind kind);
+/* Does anybody wait for `s`? If not, and it leads, it does not any longer: who comes later leads himself. */
+bool lar_answers_awaited(lar_answers *a, lar_answers_seat *s);
 /* The request waits no longer. Without effect where it does not. */
 void lar_answers_leave(lar_answers *a, lar_answers_seat *s);
 /* The next seat that was called at this door, or NULL. Its role is NOBODY or LEADER now; *answer is a reference for the

@@ -10,7 +10,7 @@
 
 #include "base/ensure.h"
 
-enum { BUCKETS_MIN = 1024, BUCKETS_MAX = 1 << 22 };
+enum { BUCKETS_MIN = 1024, BUCKETS_MAX = 1 << 22, BUCKET_BYTES = 1024 };
 
 /* -- an answer --------------------------------------------------------------------------------------------------- */
 
@@ -83,8 +83,15 @@ static lar_kept *look(const lar_answers_table *t, const lar_digest *key) {
     return k;
 }
 
+/* A bucket for each answer of a usual size that there is room for, so that it seldom grows under the lock. */
+static uint32_t first_count(const lar_answers_table *t) {
+    uint32_t count = BUCKETS_MIN;
+    while (count < BUCKETS_MAX && (uint64_t)count * BUCKET_BYTES < t->bytes_max) count *= 2;
+    return count;
+}
+
 static bool grow(lar_answers_table *t) {
-    uint32_t count = t->bucket_count ? t->bucket_count * 2 : BUCKETS_MIN;
+    uint32_t count = t->bucket_count ? t->bucket_count * 2 : first_count(t);
     lar_kept **buckets = count <= BUCKETS_MAX ? calloc(count, sizeof(lar_kept *)) : NULL;
     if (!buckets) return t->buckets != NULL;
     free(t->buckets);

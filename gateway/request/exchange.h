@@ -246,8 +246,9 @@ void lar_exchange_answers_due(lar_exchange *x);
 void lar_exchange_answers_replay(lar_exchange *x);
 /* exchange_answers.c: these bytes of the body go to the client now. */
 void lar_exchange_answers_gather(lar_exchange *x, const struct iovec *iov, uint32_t count);
-/* exchange_answers.c: the client is slow: nobody else waits for this answer any longer. */
-void lar_exchange_answers_slow(lar_exchange *x);
+/* exchange_answers.c: the client is slow. True: the upstream is read on, since others wait for this answer, which is
+ * gathered up to answers.answer_bytes. */
+bool lar_exchange_answers_awaited(lar_exchange *x);
 /* exchange_answers.c: the client's part is over: keeps the answer if it is whole, and lets go who waits for it. */
 void lar_exchange_answers_over(lar_exchange *x, lar_ending how);
 /* exchange_answers.c: appends x-larder-cache, and Age to a kept answer. */

@@ -294,7 +294,9 @@ static void spoilt(lar_exchange *x) {
     lar_answers_end(cache(x), &x->answers.seat, LAR_ANSWERS_UNFIT);
 }
 
-void lar_exchange_answers_slow(lar_exchange *x) { lar_answers_end(cache(x), &x->answers.seat, LAR_ANSWERS_LEFT); }
+bool lar_exchange_answers_awaited(lar_exchange *x) {
+    return x->answers.keeping && lar_answers_awaited(cache(x), &x->answers.seat);
+}
 
 /* Said by the first target alone, and by nobody who went on with it. */
 static bool may_still_be_kept(const lar_exchange *x) {

@@ -158,9 +158,9 @@ static bool put(lar_exchange *x, const pieces *some, put_last last) {
         lar_exchange_abandon(x, LAR_END_CLIENT_GONE);
         return false;
     }
-    if (last == PUT_MORE && lar_client_queued(x->client) > x->config->stream_buffer_bytes) {
+    if (last == PUT_MORE && lar_client_queued(x->client) > x->config->stream_buffer_bytes &&
+        !lar_exchange_answers_awaited(x)) {
         x->paused = true;
-        lar_exchange_answers_slow(x);
         lar_lease_pause(&x->lease);
         /* the client's write limit counts now, and what is left of the whole */
         if (x->upstream->total_timeout_ms) lar_exchange_wait(x, UINT32_MAX);

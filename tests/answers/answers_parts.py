@@ -3,6 +3,7 @@
 Each answer of the upstream has a number of its own, and the digest of the body that it answers: whoever gets a number that
 was made for another body was given somebody else's answer.
 """
+import contextlib
 import hashlib
 import http.client
 import json
@@ -30,7 +31,7 @@ reload_parts.until.__defaults__ = (LIMIT_S,)
 
 class Upstream:
     """Answers chat, responses and messages. While `hold` is clear it keeps its answers back; `mood(number)` may return "cut",
-    "break" or "fail" in place of "well"."""
+    "break", "large", "flood" or "fail" in place of "well"."""
 
     def __init__(self):
         self.asked, self.lock = 0, threading.Lock()
@@ -93,6 +94,14 @@ class Upstream:
             sock.sendall(b"HTTP/1.1 500 Internal Server Error\r\nContent-Length: 2\r\n\r\n{}")
             return True
         stream = json.loads(body).get("stream") is True
+        if mood in ("large", "flood"):   # seven megabytes, or as much as is taken and no end
+            sock.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n")
+            event = b'data: {"choices":[{"index":0,"delta":{"content":"%s"}}]}\n\n' % (b"a" * 70000)
+            with contextlib.suppress(OSError):
+                for _ in range(100 if mood == "large" else 10000):
+                    sock.sendall(event)
+                sock.sendall(b"data: [DONE]\n\n")
+            return False
         text, kind = self.text(first, stream, {"n": number, "sha": hashlib.sha256(body).hexdigest()})
         if mood == "break":   # behind content
             event = b'data: {"choices":[{"index":0,"delta":{"content":"Once"}}]}\n\n'
@@ -147,8 +156,13 @@ def chat(text="hello", **fields):
 class Connection:
     """A client whose end is under control."""
 
-    def __init__(self, larder):
+    def __init__(self, larder, room=None):
         self.http = http.client.HTTPConnection("127.0.0.1", larder.port, timeout=LIMIT_S)
+        if room:   # of the kernel for what was not read yet
+            self.http.sock = socket.socket()
+            self.http.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, room)
+            self.http.sock.settimeout(LIMIT_S)
+            self.http.sock.connect(("127.0.0.1", larder.port))
 
     def send(self, body, path="/v1/chat/completions", headers=None):
         data = body if isinstance(body, bytes) else json.dumps(body).encode()

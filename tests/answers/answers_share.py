@@ -208,6 +208,34 @@ def a_model_of_this_process(folder):
         quiet(larder)
 
 
+def nobody_waits_for_a_slow_client(folder):
+    """The upstream is read on for the others, as far as an answer may be kept: then they have it, and it has it in its time;
+    or it is too large for that, and they ask for themselves."""
+    more = "limits: {stream_buffer_bytes: 16KiB}\nanswers: {answer_bytes: 8MiB}\n"
+    for loops in LOOPS:
+        for mood in ("large", "flood"):
+            with Upstream() as up, Larder(folder, config(up, threads=loops, extra=more)) as larder:
+                up.hold.clear()
+                up.mood = lambda number, mood=mood: mood if number == 1 else "well"
+                slow, others = Connection(larder, room=4096), [Connection(larder) for _ in range(3)]
+                slow.send(chat(stream=True))
+                until(lambda: up.asked == 1, "the first one upstream")
+                for n, c in enumerate(others):
+                    c.send(chat(stream=True))
+                    until(lambda n=n: metric(larder, "answers_waiting") == n + 1, "%d that wait" % (n + 1))
+                up.hold.set()
+                answers = [c.receive() for c in others]
+                word, asked = ("hit", 1) if mood == "large" else ("miss", 4)
+                check([a[:2] for a in answers] == [(200, word)] * 3, mood, [a[:2] for a in answers])
+                check(up.asked == asked, mood, up.asked)
+                if mood == "large":
+                    check(len(answers[0][2]) > 7000000 and {a[2] for a in answers} == {answers[0][2]}, "another answer")
+                    check(slow.receive() == (200, "miss", answers[0][2]), "another answer for who reads slowly")
+                else:
+                    slow.reset()
+                quiet(larder)
+
+
 def what_two_have_said_is_nobodys_answer(folder):
     """A stream that broke and that a model of this process went on with is not kept, and not shared."""
     with Upstream() as up:
@@ -264,5 +292,6 @@ def nothing_is_paid_twice(folder):
 
 if __name__ == "__main__":
     run([fifty_identical_requests_are_one, tenants_ask_for_themselves, whoever_leads_may_leave, a_failure_is_one_requests_own,
-         markers_stay_with_their_client, a_reload_keeps_what_is_kept, what_two_have_said_is_nobodys_answer, nothing_is_paid_twice,
+         markers_stay_with_their_client, a_reload_keeps_what_is_kept, nobody_waits_for_a_slow_client,
+         what_two_have_said_is_nobodys_answer, nothing_is_paid_twice,
          a_model_of_this_process])

@@ -57,7 +57,7 @@ static void every_allocation_fails_once(void **state) {
     unsigned n = 1, failed = 0;
     for (;; n = n < 20 ? n + 1 : n + 97) { /* the first ones each, then one of a round in turn */
         fail_alloc_at(n);
-        lar_answers *a = lar_answers_new(NULL, 64 << 20);
+        lar_answers *a = lar_answers_new(NULL, 1 << 20);
         if (a) {
             (void)use(a, 0);
             lar_answers_free(a);
@@ -69,7 +69,7 @@ static void every_allocation_fails_once(void **state) {
         if (!did) break;
     }
     assert_true(failed > 30);
-    lar_answers *a = lar_answers_new(NULL, 64 << 20);
+    lar_answers *a = lar_answers_new(NULL, 1 << 20);
     fail_alloc_at(2);
     assert_false(use(a, 0));
     assert_true(fail_alloc_end());

@@ -213,7 +213,9 @@ static void the_least_recently_used_goes(void **state) {
 static void many_answers_are_found(void **state) {
     (void)state;
     lar_answers_table t;
-    lar_answers_table_init(&t, 64 << 20);
+    lar_answers_table_init(&t, 1 << 20); /* few buckets at first, and room for all later */
+    put(&t, 0, 0, UINT64_MAX, LAR_OK);
+    lar_answers_table_limit(&t, 64 << 20);
     for (unsigned n = 0; n < 20000; n++) put(&t, n, n % 50, UINT64_MAX, LAR_OK);
     for (unsigned n = 0; n < 20000; n++) {
         lar_digest d = key(n);
@@ -352,6 +354,23 @@ static void who_waits_may_leave(void **state) {
     lar_answers_free(r.a);
 }
 
+/* Who is waited for leads on; who is not makes room for whoever comes. */
+static void a_slow_leader(void **state) {
+    (void)state;
+    room r;
+    fill(&r, 2);
+    assert_true(lar_answers_awaited(r.a, &r.seats[0]));
+    lar_answers_leave(r.a, &r.seats[1]);
+    assert_false(lar_answers_awaited(r.a, &r.seats[0]));
+    assert_int_equal(ask(&r, 2, 1), LAR_ANSWERS_LEADS);
+    keep(&r, 0, 1, 10); /* its answer is kept all the same, and is nobody's but of who asks now */
+    assert_int_equal(fetch(&r, 2), CALLED_NONE);
+    assert_int_equal(ask(&r, 3, 1), LAR_ANSWERS_FOUND);
+    assert_false(lar_answers_awaited(r.a, &r.seats[3]));
+    lar_answers_end(r.a, &r.seats[2], LAR_ANSWERS_LEFT);
+    lar_answers_free(r.a);
+}
+
 /* A request that asked for a new answer leads nobody, and keeps it all the same. */
 static void a_new_answer_without_a_lead(void **state) {
     (void)state;
@@ -377,6 +396,7 @@ int main(void) {
         cmocka_unit_test(the_next_leads),
         cmocka_unit_test(unfit_for_all),
         cmocka_unit_test(who_waits_may_leave),
+        cmocka_unit_test(a_slow_leader),
         cmocka_unit_test(a_new_answer_without_a_lead),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
