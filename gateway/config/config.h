@@ -71,6 +71,7 @@ typedef struct lar_engine_config {
     uint64_t expert_bytes; /* 0: no budget */
     uint64_t spill_bytes;  /* 0: no spilling */
     uint32_t sequences, context, queue, queue_wait_ms, gap_ms, pass_tokens, threads, niceness, pin_ms;
+    uint32_t keep_warm; /* prefixes; 0: none */
 } lar_engine_config;
 
 typedef struct lar_upstream_config {

@@ -22,7 +22,7 @@ static bool same_engine(const lar_engine_config *a, const lar_engine_config *b) 
            a->spill_bytes == b->spill_bytes && a->sequences == b->sequences && a->context == b->context &&
            a->queue == b->queue && a->queue_wait_ms == b->queue_wait_ms && a->gap_ms == b->gap_ms &&
            a->pass_tokens == b->pass_tokens && a->threads == b->threads && a->niceness == b->niceness &&
-           a->pin_ms == b->pin_ms && a->start == b->start;
+           a->pin_ms == b->pin_ms && a->start == b->start && a->keep_warm == b->keep_warm;
 }
 
 /* Every engine of `a` is in `b`, and the same. */

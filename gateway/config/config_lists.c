@@ -148,7 +148,8 @@ static lar_error take_engine(lar_loader *l, const lar_upstream_raw *raw, lar_ups
                                     .pass_tokens = raw->engine_pass_tokens,
                                     .threads = raw->engine_threads,
                                     .niceness = raw->engine_niceness,
-                                    .pin_ms = raw->engine_pin_ms};
+                                    .pin_ms = raw->engine_pin_ms,
+                                    .keep_warm = raw->engine_keep_warm};
     return LAR_OK;
 }
 

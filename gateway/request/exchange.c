@@ -266,6 +266,7 @@ lar_error lar_exchange_body(lar_exchange *x, lar_slice part) {
 void lar_exchange_send(lar_exchange *x, lar_error e, const lar_diag *d) {
     if (!e) {
         lar_exchange_count_prepared(x);
+        lar_exchange_note_prefix(x);
         if (!lar_exchange_answers_ask(x)) lar_exchange_attempt(x);
         return;
     }
@@ -296,7 +297,7 @@ void lar_exchange_wait(lar_exchange *x, uint32_t ms) {
 }
 
 /* Kept prefixes of a model in this process are apart where recall memory is. */
-static lar_digest prefix_scope(const lar_exchange *x) {
+lar_digest lar_exchange_prefix_scope(const lar_exchange *x) {
     const char *field = x->config->scope_header;
     lar_digest both[2] = {x->scope, {{0}}};
     if (!*field) return x->scope;
@@ -306,7 +307,7 @@ static lar_digest prefix_scope(const lar_exchange *x) {
 
 static void send_request(lar_exchange *x) {
     bool unsent = true;
-    lar_digest scope = prefix_scope(x);
+    lar_digest scope = lar_exchange_prefix_scope(x);
     if (x->lease.reused) x->record.flags |= LAR_JREC_REUSED;
     lar_lease_request r = {.iov = x->iov,
                            .count = x->iov_count,

@@ -192,6 +192,10 @@ void lar_exchange_move(lar_exchange *x, exchange_state to);
 /* exchange.c: DONE exchanges go to the loop's spares, or are freed (later, by the loop). */
 void lar_exchange_recycle(lar_exchange *x);
 void lar_exchange_free(lar_exchange *x);
+/* exchange.c: whose kept prefixes of a model in this process such a request shares. */
+lar_digest lar_exchange_prefix_scope(const lar_exchange *x);
+/* warm_prefix.c: tells models that keep prefixes warm what this request begins with; once, when it goes out. */
+void lar_exchange_note_prefix(const lar_exchange *x);
 /* exchange.c: counts bytes held for this exchange until its record. False: over the process's budget. */
 bool lar_exchange_budget(lar_exchange *x, size_t bytes);
 /* exchange.c: sets the deadline: `ms`, or what is left of the upstream's total if that is less. */

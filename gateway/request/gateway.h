@@ -61,6 +61,7 @@ typedef struct lar_gateway {
     lar_answers *answers;     /* kept answers */
     lar_resident **residents; /* the models of `boot`'s upstreams of kind engine */
     uint32_t resident_count;
+    struct lar_prefix_counts *prefixes_seen; /* by earlier runs (warm_prefix.c); NULL: nobody asks, or no journal */
     lar_log *log;
     lar_metrics *metrics;
     pthread_mutex_t lock;
@@ -79,6 +80,12 @@ typedef struct lar_gateway {
 lar_generation *lar_generation_newest(lar_gateway *g);
 /* The open model of the upstream of that name, or NULL. */
 lar_resident *lar_gateway_resident(const lar_gateway *g, const char *upstream);
+
+/* How often the journal's newest records have each prefix, for models that keep prefixes warm. */
+typedef struct lar_prefix_counts lar_prefix_counts;
+/* Blocks for the reading. NO_MEMORY, and the store's; *out may be NULL then. */
+LAR_MUST_USE lar_error lar_prefix_counts_read(lar_store *store, lar_prefix_counts **out);
+void lar_prefix_counts_free(lar_prefix_counts *c); /* NULL is allowed */
 
 /* What takes a listener's connections that there is no memory or room for, one at a time. */
 typedef struct lar_turn_away {

@@ -163,6 +163,15 @@ static lar_error open_residents(serve *s, lar_diag *d) {
     return e;
 }
 
+/* Ranks prefixes that are to be kept warm from the first request on; without it they are ranked by what comes. */
+static void read_prefix_counts(serve *s) {
+    bool wanted = false;
+    for (uint32_t i = 0; i < s->g.boot->upstream_count; i++) wanted |= s->g.boot->upstreams[i].engine.keep_warm > 0;
+    if (!wanted || !s->g.store || !lar_prefix_counts_read(s->g.store, &s->g.prefixes_seen)) return;
+    lar_prefix_counts_free(s->g.prefixes_seen);
+    s->g.prefixes_seen = NULL;
+}
+
 static void close_residents(serve *s) {
     for (uint32_t i = 0; i < s->g.resident_count; i++) lar_resident_close(s->g.residents[i]);
     free(s->g.residents);
@@ -469,6 +478,7 @@ static void release_all(serve *s) {
     lar_tls_context_unref(g->listener_tls);
     lar_shared_free(g->shared);
     close_residents(s);
+    lar_prefix_counts_free(g->prefixes_seen);
     if (g->store) lar_store_close(g->store);
     lar_answers_free(g->answers);
     lar_output_texts_free(s->output_texts);
@@ -520,6 +530,7 @@ static lar_error run(lar_config *c, const lar_serve_host *host, lar_diag *d) {
     if (!e) e = open_answers(s, d);
     if (!e) e = open_shared(s, d);
     if (!e) e = open_residents(s, d);
+    if (!e) read_prefix_counts(s);
     if (!e) e = open_admin(s, d);
     if (!e && !(s->probes = lar_probes_new(&s->main, &s->g))) e = lar_fail(LAR_NO_MEMORY, d, "active probes");
     if (!e) e = lar_probes_take(s->probes);

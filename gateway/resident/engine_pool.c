@@ -515,6 +515,7 @@ static lar_error send_request(lar_lease *l, const lar_lease_request *r, bool *un
     if (!e) {
         atomic_fetch_add_explicit(&p->resident->preparing, 1, memory_order_relaxed);
         be_patient(j);
+        lar_resident_asked(p->resident);
         lar_work_queue_push(p->resident->work, &j->work);
         return LAR_OK;
     }

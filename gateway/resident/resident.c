@@ -16,6 +16,7 @@
 #include "gateway/resident/memory_left.h"
 #include "gateway/resident/resident_parts.h"
 #include "gateway/resident/resident_plan.h"
+#include "gateway/resident/warmth.h"
 
 enum { READERS = 2, CALL_TOKENS_MAX = 8192 };
 
@@ -171,9 +172,9 @@ static lar_error open_all(lar_resident *r, lar_diag *d) {
     if (!e) e = lar_work_queue_new(READERS, &r->work, d);
     if (!e && later) e = lar_work_queue_new(1, &r->loader, d);
     if (!e && !later) e = load(r, p, d);
+    if (!e && r->o.config->engine.keep_warm) e = lar_warmth_open(r, r->o.config->engine.keep_warm, &r->warmth, d);
     free(p);
     if (e || !later) return e;
-    atomic_store(&r->state, LAR_RESIDENT_COLD);
     LAR_LOG(r->o.log, LAR_LOG_INFO, "engine_cold", LAR_F_CSTR("upstream", lar_resident_name(r)),
             LAR_F_CSTR("detail", "loaded with the first request that needs it"));
     return LAR_OK;
@@ -184,11 +185,11 @@ lar_error lar_resident_open(const lar_resident_options *o, lar_resident **out, l
     LAR_ASSERT(o->config->kind == LAR_UPSTREAM_KIND_ENGINE);
     lar_resident *r = calloc(1, sizeof *r);
     if (!r) return lar_fail(LAR_NO_MEMORY, d, "engine");
-    LAR_ASSERT(pthread_mutex_init(&r->lock, NULL) == 0);
+    LAR_ASSERT(pthread_mutex_init(&r->lock, NULL) == 0 && pthread_cond_init(&r->news, NULL) == 0);
     r->o = *o;
     r->load.run = on_load;
     atomic_init(&r->preparing, 0);
-    atomic_init(&r->state, LAR_RESIDENT_READY);
+    atomic_init(&r->state, o->config->engine.start == LAR_ENGINE_START_NEED ? LAR_RESIDENT_COLD : LAR_RESIDENT_READY);
     lar_error e = open_all(r, d);
     if (e) {
         lar_resident_close(r);
@@ -202,9 +203,11 @@ void lar_resident_close(lar_resident *r) {
     if (!r) return;
     atomic_store(&r->stop, true);
     lar_work_queue_free(r->loader);
+    lar_warmth_close(r->warmth);
     lar_work_queue_free(r->work);
     unload(r);
     lar_serving_free(r->serving);
+    (void)pthread_cond_destroy(&r->news);
     (void)pthread_mutex_destroy(&r->lock);
     free(r);
 }
@@ -220,6 +223,14 @@ lar_error lar_resident_check(const lar_upstream_config *config, lar_diag *d) {
     lar_engine_text_release(&text);
     free(p);
     return e ? named(config, e, d) : LAR_OK;
+}
+
+bool lar_resident_prefix_seen(lar_resident *r, const lar_digest *scope, uint64_t prefix, uint32_t seen) {
+    return r->warmth && lar_warmth_note(r->warmth, scope, prefix, seen);
+}
+
+void lar_resident_prefix_text(lar_resident *r, const lar_digest *scope, uint64_t prefix, lar_slice body) {
+    if (r->warmth) lar_warmth_text(r->warmth, scope, prefix, body);
 }
 
 const char *lar_resident_name(const lar_resident *r) { return r->o.config->name; }

@@ -50,6 +50,12 @@ const char *lar_resident_state_name(lar_resident_state s);
 /* LOADING: *wait_ms is how long that takes yet, by how far it has come; FAILED: until a request makes it load again.
  * Any thread. */
 lar_resident_state lar_resident_look(lar_resident *r, uint32_t *wait_ms);
+/* A chat request whose chain has this model begins with `prefix` (tools and system texts, by their hash), as `seen` did
+ * in earlier runs. True: its text is wanted: engine.keep_warm. Any thread. */
+bool lar_resident_prefix_seen(lar_resident *r, const lar_digest *scope, uint64_t prefix, uint32_t seen);
+/* The text: a chat request's body that has this beginning, and nothing else of it. Empty: there is none. Copied. */
+void lar_resident_prefix_text(lar_resident *r, const lar_digest *scope, uint64_t prefix, lar_slice body);
+
 /* What all of them together count, into the metrics that begin with ENGINE_. Any thread. */
 void lar_resident_metrics(lar_resident *const *residents, uint32_t count, lar_metrics *m);
 /* Appends hits and misses of each MoE layer (expert_metrics.def), of models whose experts are in a budget. Any thread.

@@ -103,6 +103,14 @@ bool lar_resident_unpark(lar_resident *r, lar_work *w) {
     return found;
 }
 
+void lar_resident_asked(lar_resident *r) {
+    atomic_fetch_add(&r->asked, 1);
+    if (!atomic_load(&r->warming)) return; /* it looks at `asked` after it has set this */
+    lock(r);
+    (void)pthread_cond_broadcast(&r->news);
+    unlock(r);
+}
+
 void lar_resident_settle(lar_resident *r, lar_error e) {
     lock(r);
     lar_work *w = r->parked_first;

@@ -1,6 +1,7 @@
 /* What models count, as metrics (lar_resident_metrics in resident.h). Called by admin.c when it is asked; schedulers
  * count. Any thread; does not block. Why sums: a metric has one value, and two models in one process are rare. */
 #include "gateway/resident/resident_parts.h"
+#include "gateway/resident/warmth.h"
 
 #include <inttypes.h>
 
@@ -67,6 +68,19 @@ static void count_outcomes(lar_resident *const *residents, uint32_t count, row *
     }
 }
 
+static void warmth_metrics(lar_resident *const *residents, uint32_t count, lar_metrics *m) {
+    lar_warmth_counts sum = {0};
+    for (uint32_t r = 0; r < count; r++) {
+        if (!residents[r]->warmth) continue;
+        lar_warmth_counts c = lar_warmth_counts_of(residents[r]->warmth);
+        sum.warmed += c.warmed, sum.tokens += c.tokens, sum.stopped += c.stopped, sum.prefixes += c.prefixes;
+    }
+    lar_metrics_set(m, LAR_METRIC_ENGINE_WARM_PREFIXES, sum.prefixes);
+    lar_metrics_set(m, LAR_METRIC_ENGINE_WARMED_TOTAL, (int64_t)sum.warmed);
+    lar_metrics_set(m, LAR_METRIC_ENGINE_WARMED_TOKENS_TOTAL, (int64_t)sum.tokens);
+    lar_metrics_set(m, LAR_METRIC_ENGINE_WARM_STOPPED_TOTAL, (int64_t)sum.stopped);
+}
+
 void lar_resident_metrics(lar_resident *const *residents, uint32_t count, lar_metrics *m) {
     row sums[ROWS_MAX] = {{0}}, one[ROWS_MAX];
     uint32_t n = 0;
@@ -82,4 +96,5 @@ void lar_resident_metrics(lar_resident *const *residents, uint32_t count, lar_me
     count_outcomes(residents, count, sums, n);
     for (uint32_t i = 0; i < n; i++) lar_metrics_set(m, sums[i].metric, (int64_t)sums[i].value);
     lar_metrics_set(m, LAR_METRIC_ENGINE_GAP_MICROSECONDS_MAX, (int64_t)gap_us);
+    warmth_metrics(residents, count, m);
 }

@@ -9,6 +9,8 @@
 #include "gateway/resident/work_queue.h"
 #include "gateway/serving/serving.h"
 
+typedef struct lar_warmth lar_warmth;
+
 struct lar_resident {
     lar_resident_options o;
     lar_serving *serving;
@@ -22,8 +24,13 @@ struct lar_resident {
     /* Of one that is loaded on first need. */
     lar_work_queue *loader; /* one thread; NULL: it was loaded at start */
     lar_work load;
-    atomic_bool stop;                     /* nobody needs it any more: a load ends early */
-    atomic_uint load_done, load_total;    /* layers */
+    atomic_bool stop;                  /* nobody needs it any more: a load ends early */
+    atomic_uint load_done, load_total; /* layers */
+    /* Of prefixes that are kept warm (warmth.h). */
+    lar_warmth *warmth;                   /* NULL: none are */
+    atomic_ullong asked;                  /* requests so far */
+    atomic_bool warming;                  /* who asks tells `news` */
+    pthread_cond_t news;                  /* with the lock: a request came while a prefix is warmed, or that ended */
     pthread_mutex_t lock;                 /* guards from here */
     lar_work *parked_first, *parked_last; /* requests that wait for the model */
     uint64_t load_began_ms, retry_at_ms;
@@ -47,6 +54,8 @@ typedef enum lar_claim {
 lar_claim lar_resident_claim(lar_resident *r, lar_work *w, uint32_t *retry_ms);
 /* True: it was parked, and is the caller's again. */
 bool lar_resident_unpark(lar_resident *r, lar_work *w);
+/* A request comes: prefixes are warmed while none does. Any thread. */
+void lar_resident_asked(lar_resident *r);
 /* By the loader: it is there, or it failed. */
 void lar_resident_settle(lar_resident *r, lar_error e);
 
