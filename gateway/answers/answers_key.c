@@ -23,7 +23,9 @@ typedef enum part {
     PART_BODY
 } part;
 
-/* What only says who calls, over which connection, and which of his calls this is. Everything else counts. */
+/* What only says over which connection, with which program, and which of the client's calls this is. Everything else
+ * counts: also other X-Forwarded-*, in which proxies that sign users in say who the user is (-User, -Email,
+ * -Access-Token, -Client-Cert). */
 static const char *const ignored[] = {"accept-encoding",
                                       "cache-control",
                                       "content-length",
@@ -45,10 +47,18 @@ static const char *const ignored[] = {"accept-encoding",
                                       "via",
                                       "x-client-request-id",
                                       "x-correlation-id",
+                                      "x-forwarded-for",
+                                      "x-forwarded-host",
+                                      "x-forwarded-port",
+                                      "x-forwarded-prefix",
+                                      "x-forwarded-proto",
+                                      "x-forwarded-scheme",
+                                      "x-forwarded-server",
+                                      "x-forwarded-ssl",
                                       "x-larder-cache",
                                       "x-real-ip",
                                       "x-request-id"};
-static const char *const ignored_beginnings[] = {"sec-ch-", "sec-fetch-", "x-b3-", "x-forwarded-", "x-stainless-"};
+static const char *const ignored_beginnings[] = {"sec-ch-", "sec-fetch-", "x-b3-", "x-stainless-"};
 
 bool lar_answers_key_counts(lar_slice name) {
     for (size_t i = 0; i < sizeof ignored / sizeof *ignored; i++)

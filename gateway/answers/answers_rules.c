@@ -78,8 +78,9 @@ bool lar_answers_may_keep(const lar_request_view *v, lar_answers_sampling sampli
 static bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
 
 /* The next member of that name (quotes included) with a string as value, anywhere in the text; in a string's text the
- * quotes would be escaped. Empty at the end; *at is behind it. */
-static lar_slice next_value(lar_slice text, lar_slice name, size_t *at) {
+ * quotes would be escaped. Empty at the end; *at is behind it. *others: members of the name with other values were
+ * passed over. */
+static lar_slice next_value(lar_slice text, lar_slice name, size_t *at, bool *others) {
     const char *end = text.ptr + text.len;
     while (*at < text.len) {
         const char *found = memmem(text.ptr + *at, text.len - *at, name.ptr, name.len);
@@ -90,7 +91,10 @@ static lar_slice next_value(lar_slice text, lar_slice name, size_t *at) {
         if (p == end || *p != ':' || (found > text.ptr && found[-1] == '\\')) continue;
         do p++;
         while (p < end && is_blank(*p));
-        if (p == end || *p != '"') continue; /* null: there is more to come */
+        if (p == end || *p != '"') { /* null: there is more to come */
+            *others = true;
+            continue;
+        }
         const char *close = memchr(p + 1, '"', (size_t)(end - p - 1));
         if (!close) break;
         *at = (size_t)(close + 1 - text.ptr);
@@ -100,15 +104,17 @@ static lar_slice next_value(lar_slice text, lar_slice name, size_t *at) {
     return (lar_slice){NULL, 0};
 }
 
+/* Each that is there is known; and where all that came is null, the end is missing. */
 static bool all_known(lar_slice body, lar_slice name, const char *const *known) {
-    for (size_t at = 0; at < body.len;) {
-        lar_slice value = next_value(body, name, &at);
-        if (!value.ptr) return true;
+    bool any = false, others = false;
+    for (size_t at = 0; at < body.len; any = true) {
+        lar_slice value = next_value(body, name, &at, &others);
+        if (!value.ptr) break;
         const char *const *k = known;
         while (*k && !lar_slice_eq_cstr(value, *k)) k++;
         if (!*k) return false;
     }
-    return true;
+    return any || !others;
 }
 
 static bool response_completed(lar_slice body) {
@@ -124,8 +130,9 @@ static bool response_completed(lar_slice body) {
 /* The stream's last event says which of its three ends it is. */
 static bool stream_completed(lar_slice body) {
     lar_slice last = {NULL, 0};
+    bool others = false;
     for (size_t at = 0; at < body.len;) {
-        lar_slice type = next_value(body, LAR_SLICE("\"type\""), &at);
+        lar_slice type = next_value(body, LAR_SLICE("\"type\""), &at, &others);
         if (lar_slice_starts(type, LAR_SLICE("response.completed")) ||
             lar_slice_starts(type, LAR_SLICE("response.incomplete")) ||
             lar_slice_starts(type, LAR_SLICE("response.failed")))

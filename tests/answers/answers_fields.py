@@ -93,6 +93,7 @@ def changed(body):
 HEADERS = ({"anthropic-version": "2023-06-01"}, {"anthropic-version": "2023-06-02"}, {"anthropic-beta": "a"},
            {"anthropic-beta": "a,b"}, {"OpenAI-Beta": "a"}, {"OpenAI-Organization": "o"}, {"OpenAI-Project": "p"},
            {"Accept": "text/event-stream"}, {"Accept-Language": "zh"}, {"Cookie": "a=b"}, {"X-Anything": "1"}, {"X-Anything": "2"},
+           {"X-Forwarded-User": "u"}, {"X-Forwarded-User": "v"}, {"X-Forwarded-Email": "u"}, {"X-Forwarded-Access-Token": "t"},
            {"Authorization": "Bearer one"}, {"Authorization": "Bearer two"}, {"x-api-key": "three"}, {"api-key": "four"})
 
 

@@ -253,6 +253,12 @@ typedef void (*change)(request *r);
       (r->fields[4] = (lar_http1_field){LAR_SLICE("X-Anything"), LAR_SLICE("")}, r->head.field_count = 5))             \
     X(accept, (r->fields[4] = (lar_http1_field){LAR_SLICE("Accept"), LAR_SLICE("a/b")}, r->head.field_count = 5))      \
     X(beta, (r->fields[4] = (lar_http1_field){LAR_SLICE("OpenAI-Beta"), LAR_SLICE("b")}, r->head.field_count = 5))     \
+    X(proxy_user,                                                                                                      \
+      (r->fields[4] = (lar_http1_field){LAR_SLICE("X-Forwarded-User"), LAR_SLICE("u")}, r->head.field_count = 5))      \
+    X(proxy_token, (r->fields[4] = (lar_http1_field){LAR_SLICE("X-Forwarded-Access-Token"), LAR_SLICE("t")},           \
+                    r->head.field_count = 5))                                                                          \
+    X(proxy_certificate, (r->fields[4] = (lar_http1_field){LAR_SLICE("X-Forwarded-Client-Cert"), LAR_SLICE("c")},      \
+                          r->head.field_count = 5))                                                                    \
     X(organization,                                                                                                    \
       (r->fields[4] = (lar_http1_field){LAR_SLICE("OpenAI-Organization"), LAR_SLICE("o")}, r->head.field_count = 5))   \
     X(credential, r->fields[3].value = LAR_SLICE("Bearer another"))                                                    \
@@ -304,12 +310,10 @@ static void everything_counts(void **state) {
 /* What differs in every call of one client, and what a credential of its own would make two of. */
 static void what_a_call_is_made_of_does_not_count(void **state) {
     (void)state;
-    static const char *const names[] = {"user-agent",      "X-Stainless-Retry-Count",
-                                        "Idempotency-Key", "traceparent",
-                                        "x-request-id",    "Host",
-                                        "Content-Length",  "Accept-Encoding",
-                                        "Connection",      "Keep-Alive",
-                                        "x-larder-cache",  "Cache-Control"};
+    static const char *const names[] = {
+        "user-agent",     "X-Stainless-Retry-Count", "Idempotency-Key", "traceparent",      "x-request-id",
+        "Host",           "Content-Length",          "Accept-Encoding", "Connection",       "Keep-Alive",
+        "x-larder-cache", "Cache-Control",           "X-Forwarded-For", "X-Forwarded-Proto"};
     request r;
     begin(&r, LAR_PROTOCOL_CHAT, LAR_SLICE("{}"));
     lar_digest without = key_of(&r);
