@@ -361,6 +361,16 @@ def one_place_is_too_few(larder):
         raise Missed
 
 
+def the_model_is_loaded_for_it(folder):
+    with Cutter() as cutter, far_larder(folder) as far, Larder(folder, front(cutter, engine=", start: need")) as larder:
+        whole = stream(far, "", PROMPTS[1], max_tokens=20)
+        cutter.plan("first", b"".join(split(whole.data)[:6]))
+        with concurrent.futures.ThreadPoolExecutor(4) as pool:
+            for answer in pool.map(lambda _: stream(larder, "first", PROMPTS[1], max_tokens=20), range(4)):
+                check_stitched(answer, whole, "first")
+        idle(larder)
+
+
 def clients_that_leave_and_that_are_slow(folder):
     role, word = said(role="assistant"), said("The")
     with Cutter() as cutter, Larder(folder, front(cutter, engine=", sequences: 2")) as larder:
@@ -424,5 +434,5 @@ def wrong_configurations_are_told(folder):
 
 if __name__ == "__main__":
     run([every_cut_gives_the_same_text, every_byte_of_an_event_is_a_place_to_break, however_it_breaks, other_tokens_and_stops,
-         a_client_may_begin_the_answer, what_cannot_go_on, clients_that_leave_and_that_are_slow, the_total_time_holds,
-         wrong_configurations_are_told])
+         a_client_may_begin_the_answer, what_cannot_go_on, the_model_is_loaded_for_it, clients_that_leave_and_that_are_slow,
+         the_total_time_holds, wrong_configurations_are_told])
