@@ -50,10 +50,11 @@ static lar_error plan_all(all_plans *a, const lar_config *c) {
     lar_error e = LAR_OK;
     lar_resident_plan *p = malloc(sizeof *p);
     if (!p) return LAR_NO_MEMORY;
-    for (uint32_t i = 0; !e && i < c->upstream_count; i++) {
-        const lar_upstream_config *u = &c->upstreams[i];
+    uint32_t n = c->upstream_count;
+    for (uint32_t k = 0; !e && k < 2 * n; k++) { /* those that take their memory at start come first */
+        const lar_upstream_config *u = &c->upstreams[k % n];
         lar_diag d = {0};
-        if (u->kind != LAR_UPSTREAM_KIND_ENGINE) continue;
+        if (u->kind != LAR_UPSTREAM_KIND_ENGINE || (u->engine.start == LAR_ENGINE_START_NEED) != (k >= n)) continue;
         e = plan_one(a, p, u, &d);
         if (e) (void)fprintf(stderr, "larder: upstream %.64s: %.220s\n", u->name, *d.text ? d.text : lar_error_text(e));
     }

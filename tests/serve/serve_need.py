@@ -4,6 +4,7 @@
 usage: serve_need.py LARDER [PART OF A TEST'S NAME]
 """
 import http.client
+import json
 import os
 import shutil
 import subprocess
@@ -114,6 +115,13 @@ def promises_count_together(folder):
     second = "  - {name: second, kind: engine, engine: {model: '%s', served_name: two, start: need%s}}\n" % (MODEL, half)
     code, said = serve(folder, text.replace("upstreams:\n", "upstreams:\n" + second))
     check(code == 3 and "upstream tiny: the model does not fit" in said, code, said)
+    # what is loaded at start is planned first, wherever it stands
+    mixed = config(engine="").replace("upstreams:\n", "upstreams:\n" + second.replace(half, ""))
+    with open(folder + "/mixed.yaml", "w", encoding="utf-8") as f:
+        f.write(mixed)
+    told = subprocess.run([Larder.binary, "plan", "--config", folder + "/mixed.yaml", "--json"], capture_output=True,
+                          timeout=120, check=False)
+    check([u["name"] for u in json.loads(told.stdout)["upstreams"]] == ["tiny", "second"], told.stdout)
 
 
 if __name__ == "__main__":
