@@ -1,11 +1,12 @@
 /* What prefix reuse gives and costs: the time to the first token of a prompt, cold and again, by the form of attention,
  * and what a page costs the cache.
  *   prefix_bench MODEL [--tokens N] [--threads N] [--rounds N] [--kv FORMATS] [--activations f32|bf16|int8|by-type]
+ *                [--only again]
  * CSV to stdout: seconds by the clock, and of the processor, which count less of what else the machine does. Default:
  * prompts of 4096 tokens, one thread, 1 round, fp8, by-type. Rows: `page_keep`, `page_find`, `page_let_go`: one page of
  * 4,096 in a cache, with its hash; `digest_whole`, `digest_sampled`: the model's name for a page store (MiB instead of
  * tokens); of each round `by_length` (attention expanded for long prompts, no pages), `cold`
- * (pages: absorbed attention) and `warm` (the same prompt again).
+ * (pages: absorbed attention) and `warm` (the same prompt again). --only again: the last two alone.
  * Not a test: nothing here fails by time; only logits that differ between cold and warm do. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,8 +14,10 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "engine/cache/kv_layers.h"
 #include "engine/compute/workers.h"
 #include "engine/engine.h"
+#include "engine/model/model_config.h"
 #include "engine/model/model_digest.h"
 
 enum { PAGES = 4096 };
@@ -23,6 +26,7 @@ typedef struct options {
     const char *model, *kv;
     uint32_t tokens, threads, rounds;
     lar_activations activations;
+    bool only_again;
 } options;
 
 static void must(lar_error e, const lar_diag *d) {
@@ -98,19 +102,47 @@ static span first_token(lar_engine *e, const uint32_t *ids, uint32_t count, floa
     return taken;
 }
 
-static void bench_model(const options *o) {
+static void make_prompt(const options *o, uint32_t round, uint32_t vocab, uint32_t *ids) {
+    for (uint32_t i = 0; i < o->tokens; i++) ids[i] = (round * 7919 + i * 104729 + i / 3) % vocab;
+}
+
+static void bench_by_length(const options *o) {
     uint32_t *ids = memory(o->tokens * sizeof *ids);
-    lar_engine *plain = open_model(o, 0), *paged = NULL;
+    lar_engine *plain = open_model(o, 0);
     lar_engine_info info = lar_engine_info_of(plain);
-    float *cold = memory(info.vocab * sizeof *cold), *warm = memory(info.vocab * sizeof *warm);
+    float *logits = memory(info.vocab * sizeof *logits);
     for (uint32_t round = 0; round < o->rounds; round++) {
-        for (uint32_t i = 0; i < o->tokens; i++) ids[i] = (round * 7919 + i * 104729 + i / 3) % info.vocab;
-        print("by_length", o->tokens, first_token(plain, ids, o->tokens, cold));
+        make_prompt(o, round, info.vocab, ids);
+        print("by_length", o->tokens, first_token(plain, ids, o->tokens, logits));
     }
     lar_engine_close(plain);
-    paged = open_model(o, (o->tokens / LAR_PAGE_TOKENS + 2ull) * 2 * info.page_bytes);
+    free(ids), free(logits);
+}
+
+/* Of a model that no engine has opened yet. */
+static uint64_t page_bytes(const options *o) {
+    lar_page_layout layout;
+    lar_model_files *f;
+    lar_model_config c;
+    lar_diag d = {0};
+    must(lar_model_files_open(o->model, &f, &d), &d);
+    must(lar_config_read(&c, f, &d), &d);
+    uint8_t *kv = memory(c.layers);
+    must(lar_kv_layers_parse(o->kv, c.layers, kv, &d), &d);
+    layout = (lar_page_layout){c.layers, c.rank, c.rope.dims, kv};
+    uint64_t bytes = lar_page_layout_page_bytes(&layout);
+    lar_model_files_close(f);
+    free(kv);
+    return bytes;
+}
+
+static void bench_again(const options *o) {
+    uint32_t *ids = memory(o->tokens * sizeof *ids);
+    lar_engine *paged = open_model(o, (o->tokens / LAR_PAGE_TOKENS + 2ull) * 2 * page_bytes(o));
+    lar_engine_info info = lar_engine_info_of(paged);
+    float *cold = memory(info.vocab * sizeof *cold), *warm = memory(info.vocab * sizeof *warm);
     for (uint32_t round = 0; round < o->rounds; round++) {
-        for (uint32_t i = 0; i < o->tokens; i++) ids[i] = (round * 7919 + i * 104729 + i / 3) % info.vocab;
+        make_prompt(o, round, info.vocab, ids);
         print("cold", o->tokens, first_token(paged, ids, o->tokens, cold));
         print("warm", o->tokens, first_token(paged, ids, o->tokens, warm));
         if (memcmp(cold, warm, info.vocab * sizeof *cold) != 0) {
@@ -165,6 +197,7 @@ static bool set_option(options *o, const char *name, const char *value) {
     if (strcmp(name, "--threads") == 0) return (o->threads = number) > 0;
     if (strcmp(name, "--rounds") == 0) return (o->rounds = number) > 0;
     if (strcmp(name, "--kv") == 0) return o->kv = value, true;
+    if (strcmp(name, "--only") == 0) return o->only_again = strcmp(value, "again") == 0;
     for (int i = 0; i < 4; i++)
         if (strcmp(name, "--activations") == 0 && strcmp(value, roundings[i]) == 0)
             return o->activations = (lar_activations)i, true;
@@ -177,13 +210,16 @@ int main(int argc, char **argv) {
     for (int i = 2; ok && i + 1 < argc; i += 2) ok = set_option(&o, argv[i], argv[i + 1]);
     if (!ok) {
         (void)fprintf(stderr, "usage: prefix_bench MODEL [--tokens N] [--threads N] [--rounds N] [--kv FORMATS] "
-                              "[--activations f32|bf16|int8|by-type]\n");
+                              "[--activations f32|bf16|int8|by-type] [--only again]\n");
         return 2;
     }
     o.model = argv[1];
     (void)printf("what,tokens,seconds,processor_s,tokens_processor_s\n");
-    bench_cache();
-    bench_digest(&o);
-    bench_model(&o);
+    if (!o.only_again) {
+        bench_cache();
+        bench_digest(&o);
+        bench_by_length(&o);
+    }
+    bench_again(&o);
     return 0;
 }

@@ -2,15 +2,17 @@
  * Called by tests and by write_model. Every value is a hash of (seed, tensor, index), rounded to BF16, so that one
  * model written in several types and forms is one model but for the rounding of the type. Sources: names of DeepSeek's
  * checkpoints and of llama.cpp's deepseek2; fall-back types as llama.cpp's quantiser takes them.
- * Memory: one row at a time. Errors end the program: a test without its file has nothing to say. */
+ * Memory: some rows at a time. Errors end the program: a test without its file has nothing to say. */
 #include "tests/unit_engine/files/model_maker.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/hash.h"
+#include "engine/compute/workers.h"
 #include "engine/files/float_bits.h"
 #include "engine/files/tensor_list.h"
 #include "tests/unit_engine/files/quantise.h"
@@ -445,21 +447,58 @@ static uint64_t bytes_of(const made_tensor *t) {
     return n / info->block_elements * info->block_bytes;
 }
 
-static void write_values(const model_shape *s, const made_tensor *t, uint64_t alignment, FILE *f) {
-    uint64_t n = t->shape[t->dims - 1], all = bytes_of(t), rows = 1;
-    for (uint32_t i = 0; i + 1 < t->dims; i++) rows *= t->shape[i];
+/* Some rows of a tensor, made by all workers at once and then written. */
+typedef struct batch {
+    const model_shape *s;
+    const made_tensor *t;
+    uint64_t first, count, row_bytes;
+    uint8_t *bytes; /* (count, row_bytes) */
+} batch;
+
+static void make_rows(void *context, uint32_t part, uint32_t parts) {
+    const batch *b = context;
+    uint64_t begin, end, n = b->t->shape[b->t->dims - 1];
     float *row = malloc(n * sizeof *row);
-    uint8_t *bytes = malloc(all / rows), zeros[64] = {0};
-    if (!row || !bytes) abort();
-    for (uint64_t r = 0; r < rows; r++) {
-        made_row(s, t, r, row);
-        quantise_row(t->type, row, n, bytes);
-        if (fwrite(bytes, all / rows, 1, f) != 1) abort();
+    if (!row) abort();
+    lar_workers_share(b->count, part, parts, &begin, &end);
+    for (; begin < end; begin++) {
+        made_row(b->s, b->t, b->first + begin, row);
+        quantise_row(b->t->type, row, n, b->bytes + begin * b->row_bytes);
     }
-    uint64_t padding = (alignment - all % alignment) % alignment;
-    if (padding && fwrite(zeros, padding, 1, f) != 1) abort();
     free(row);
-    free(bytes);
+}
+
+typedef struct model_file {
+    FILE *f;
+    uint64_t alignment;
+    lar_workers *workers;
+} model_file;
+
+static void write_values(const model_shape *s, const made_tensor *t, const model_file *to) {
+    enum { BATCH_BYTES = 8 << 20 };
+    uint64_t all = bytes_of(t), rows = 1;
+    uint8_t zeros[64] = {0};
+    for (uint32_t i = 0; i + 1 < t->dims; i++) rows *= t->shape[i];
+    batch b = {.s = s, .t = t, .row_bytes = all / rows};
+    uint64_t most = b.row_bytes < BATCH_BYTES ? BATCH_BYTES / b.row_bytes : 1;
+    b.bytes = malloc(most * b.row_bytes);
+    if (!b.bytes) abort();
+    for (; b.first < rows; b.first += b.count) {
+        b.count = rows - b.first < most ? rows - b.first : most;
+        lar_workers_run(to->workers, make_rows, &b);
+        if (fwrite(b.bytes, b.row_bytes, b.count, to->f) != b.count) abort();
+    }
+    uint64_t padding = (to->alignment - all % to->alignment) % to->alignment;
+    if (padding && fwrite(zeros, padding, 1, to->f) != 1) abort();
+    free(b.bytes);
+}
+
+static lar_workers *all_processors(void) {
+    long n = sysconf(_SC_NPROCESSORS_ONLN);
+    lar_workers *w;
+    lar_diag d = {0};
+    if (lar_workers_start(n < 1 ? 1 : n > LAR_WORKERS_MAX ? LAR_WORKERS_MAX : (uint32_t)n, &w, &d)) abort();
+    return w;
 }
 
 static void gguf_start(const model_shape *s, const made_tensor *list, uint32_t count, lar_buf *head) {
@@ -504,10 +543,11 @@ void model_write(const model_shape *s, lar_model_form form, const char *path) {
         write_config(s, path);
     }
     (void)snprintf(name, sizeof name, "%s%s", path, form == LAR_MODEL_GGUF ? "" : "/model.safetensors");
-    FILE *f = fopen(name, "wb");
-    if (!f || fwrite(head.ptr, head.len, 1, f) != 1) abort();
-    for (uint32_t i = 0; i < count; i++) write_values(s, &list[i], form == LAR_MODEL_GGUF ? 32 : 1, f);
-    if (fclose(f)) abort();
+    model_file to = {fopen(name, "wb"), form == LAR_MODEL_GGUF ? 32 : 1, all_processors()};
+    if (!to.f || fwrite(head.ptr, head.len, 1, to.f) != 1) abort();
+    for (uint32_t i = 0; i < count; i++) write_values(s, &list[i], &to);
+    if (fclose(to.f)) abort();
+    lar_workers_stop(to.workers);
     lar_buf_release(&head);
     free(list);
 }
