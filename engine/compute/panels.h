@@ -3,7 +3,7 @@
  * Sixteen rows of a matrix are a panel: their values lie interleaved, so that a vector register holds the same columns
  * of sixteen rows, each lane sums its own row and nothing is ever added across lanes. A panel is one stream in the
  * order in which it is read: scales, the values that they cover, the next scales, ...; padded to 64 bytes. Scales apart
- * from values, or two panels at once, cost up to a third of what memory delivers (docs/design/0020). The last panel is
+ * from values, or two panels at once, cost up to a third of what memory delivers (docs/design/0022). The last panel is
  * filled up with rows of zeros.
  *
  * Integer types, a block of 32 columns: four bytes of row 0, four of row 1, ... are a group (64 bytes: 4 columns of 16
