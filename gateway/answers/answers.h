@@ -75,7 +75,7 @@ typedef enum lar_answers_end_kind {
 } lar_answers_end_kind;
 /* There is no such answer. Without effect where `s` does not lead. */
 void lar_answers_end(lar_answers *a, lar_answers_seat *s, lar_answers_end_kind kind);
-/* Does anybody wait for `s`? If not, and it leads, it does not any longer: who comes later leads himself. */
+/* Does anybody wait for `s`? If not, and it leads, it does not any longer: the next that comes leads. */
 bool lar_answers_awaited(lar_answers *a, lar_answers_seat *s);
 /* The request waits no longer. Without effect where it does not. */
 void lar_answers_leave(lar_answers *a, lar_answers_seat *s);

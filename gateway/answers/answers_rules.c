@@ -29,8 +29,8 @@ static bool starts(const lar_json *j, uint32_t node, const char *text) {
     return lar_slice_starts(lar_json_inner(j, node), lar_slice_cstr(text));
 }
 
-/* The client runs it: a function of his, or one of Anthropic's that need his machine. What the provider runs may find
- * something else the next time, or do something. */
+/* The client runs it: a function of its own, or one of Anthropic's that need its machine. What the provider runs may
+ * find something else the next time, or do something. */
 static bool client_runs(const lar_json *j, lar_protocol p, uint32_t tool) {
     uint32_t type = lar_json_get(j, tool, "type");
     if (!lar_json_is(j, tool, LAR_JSON_OBJECT) || lar_json_get_count(j, tool, "type") > 1) return false;
