@@ -98,6 +98,20 @@ static lar_error check_output(lar_loader *l) {
     return fail_row(l, "canon.output_on_disk", *c->store_dir ? "canon.output_bytes is 0" : "store.dir is not set");
 }
 
+/* Where nothing is canonicalised there are no prefixes to keep warm. */
+static lar_error check_warmth(lar_loader *l) {
+    const lar_config *c = l->config;
+    bool any = c->canon != LAR_CANON_OFF;
+    for (uint32_t i = 0; i < c->route_count; i++) any |= c->routes[i].canon > LAR_CANON_OFF;
+    for (uint32_t i = 0; !any && i < c->upstream_count; i++) {
+        if (!c->upstreams[i].engine.keep_warm) continue;
+        char origin[200];
+        (void)snprintf(origin, sizeof origin, "engine.keep_warm of upstream %s", c->upstreams[i].name);
+        return lar_loader_fail_from(l, origin, "does nothing while canon.mode is off; report is enough");
+    }
+    return LAR_OK;
+}
+
 /* An origin is scheme://host[:port] and nothing else (RFC 6454 6.1): "null" or a path would never match one. */
 static lar_error check_cors(lar_loader *l) {
     lar_slice word;
@@ -240,6 +254,7 @@ lar_error lar_loader_check(lar_loader *l) {
     lar_error e = check_rules(l);
     if (!e) e = check_edition(l);
     if (!e) e = check_output(l);
+    if (!e) e = check_warmth(l);
     if (!e) e = check_cors(l);
     if (!e) e = check_hosts(l);
     if (!e) e = check_admin(l);

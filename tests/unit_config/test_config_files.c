@@ -137,6 +137,8 @@ static void refused(void **state) {
          "upstreams[0].engine.spill: needs store.dir"},
         {"upstreams:\n  - {kind: engine, engine: {model: m, spill: 1023KiB}}\nstore: {dir: s}\n",
          "upstreams[0].engine.spill: is out of range: 0, or 1MiB at least"},
+        {"canon: {mode: off}\nupstreams:\n  - {name: a, kind: engine, engine: {model: m, keep_warm: 1}}\n",
+         "engine.keep_warm of upstream a: does nothing while canon.mode is off"},
         {"upstreams:\n  - {kind: engine, engine: {model: m, threads: 257}}\n",
          "upstreams[0].engine.threads: is out of range: 0 to 256"},
         {"upstreams:\n  - {kind: engine, engine: {model: m, sequences: 0}}\n",
