@@ -60,7 +60,7 @@ static const char *const ignored[] = {"accept-encoding",
                                       "x-request-id"};
 static const char *const ignored_beginnings[] = {"sec-ch-", "sec-fetch-", "x-b3-", "x-stainless-"};
 
-bool lar_answers_key_counts(lar_slice name) {
+static bool counts(lar_slice name) {
     for (size_t i = 0; i < sizeof ignored / sizeof *ignored; i++)
         if (lar_slice_ieq(name, lar_slice_cstr(ignored[i]))) return false;
     for (size_t i = 0; i < sizeof ignored_beginnings / sizeof *ignored_beginnings; i++)
@@ -111,7 +111,7 @@ static void put_upstream(lar_digester *d, const lar_upstream_config *u) {
 }
 
 /* With client keys of larder's own, or a key for the upstream, the client's credential does not go on: the scope says
- * who he is. */
+ * who the client is. */
 static bool is_replaced_credential(const lar_answers_key_in *in, lar_slice name) {
     bool replaced = in->config->upstreams[in->upstream].key[0] || in->config->key_count;
     return replaced && (lar_slice_ieq(name, LAR_SLICE("authorization")) ||
@@ -130,8 +130,7 @@ static void put_lower(lar_digester *d, lar_slice name) {
 static void put_fields(lar_digester *d, const lar_answers_key_in *in) {
     for (uint32_t i = 0; i < in->head->field_count; i++) {
         const lar_http1_field *f = &in->head->fields[i];
-        if (!lar_answers_key_counts(f->name) || is_replaced_credential(in, f->name) ||
-            lar_http1_hop_by_hop(in->head, f->name))
+        if (!counts(f->name) || is_replaced_credential(in, f->name) || lar_http1_hop_by_hop(in->head, f->name))
             continue;
         put_lower(d, f->name);
         put(d, PART_FIELD, f->value);

@@ -28,7 +28,5 @@ typedef struct lar_answers_key_in {
  * Of the client's head, fields that describe the connection or this one call do not count (answers_key.c has the list).
  * NO_MEMORY: there is no key. */
 LAR_MUST_USE lar_error lar_answers_key(const lar_answers_key_in *in, lar_digest *out);
-/* False for request fields that do not count. */
-bool lar_answers_key_counts(lar_slice field_name);
 
 #endif
