@@ -453,19 +453,18 @@ typedef struct batch {
     const made_tensor *t;
     uint64_t first, count, row_bytes;
     uint8_t *bytes; /* (count, row_bytes) */
+    float *rows;    /* (workers, n) */
 } batch;
 
 static void make_rows(void *context, uint32_t part, uint32_t parts) {
     const batch *b = context;
     uint64_t begin, end, n = b->t->shape[b->t->dims - 1];
-    float *row = malloc(n * sizeof *row);
-    if (!row) abort();
+    float *row = b->rows + part * n;
     lar_workers_share(b->count, part, parts, &begin, &end);
     for (; begin < end; begin++) {
         made_row(b->s, b->t, b->first + begin, row);
         quantise_row(b->t->type, row, n, b->bytes + begin * b->row_bytes);
     }
-    free(row);
 }
 
 typedef struct model_file {
@@ -482,7 +481,8 @@ static void write_values(const model_shape *s, const made_tensor *t, const model
     batch b = {.s = s, .t = t, .row_bytes = all / rows};
     uint64_t most = b.row_bytes < BATCH_BYTES ? BATCH_BYTES / b.row_bytes : 1;
     b.bytes = malloc(most * b.row_bytes);
-    if (!b.bytes) abort();
+    b.rows = malloc(lar_workers_count(to->workers) * t->shape[t->dims - 1] * sizeof *b.rows);
+    if (!b.bytes || !b.rows) abort();
     for (; b.first < rows; b.first += b.count) {
         b.count = rows - b.first < most ? rows - b.first : most;
         lar_workers_run(to->workers, make_rows, &b);
@@ -491,6 +491,7 @@ static void write_values(const model_shape *s, const made_tensor *t, const model
     uint64_t padding = (to->alignment - all % to->alignment) % to->alignment;
     if (padding && fwrite(zeros, padding, 1, to->f) != 1) abort();
     free(b.bytes);
+    free(b.rows);
 }
 
 static lar_workers *all_processors(void) {
