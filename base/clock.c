@@ -1,4 +1,4 @@
-/* The two clocks of the system. Any thread; never blocks. */
+/* The clocks of the system. Any thread; never blocks. */
 #include "base/clock.h"
 
 #include <time.h>
@@ -8,6 +8,8 @@ uint64_t lar_clock_mono_ns(void) {
     (void)clock_gettime(CLOCK_MONOTONIC, &t);
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
+
+uint64_t lar_clock_mono_ms(void) { return lar_clock_mono_ns() / 1000000u; }
 
 uint64_t lar_clock_process_ns(void) {
     struct timespec t;

@@ -16,7 +16,7 @@ enum { LOOK_TOKENS = 64 * LAR_PAGE_TOKENS /* at a time */, PROBE_TOKENS = 16 };
 
 static uint64_t mono_ms(void *context) {
     (void)context;
-    return lar_clock_mono_ns() / 1000000;
+    return lar_clock_mono_ms();
 }
 
 lar_error lar_engine_name_model(lar_engine *n, const lar_engine_options *o, lar_diag *d) {

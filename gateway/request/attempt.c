@@ -19,8 +19,6 @@ enum { BACKOFF_MS_MAX = 60000, BYTES_A_TOKEN = 4, SWITCH_MS_PER_1000_TOKENS = 50
 
 static lar_standing *standing(const lar_exchange *x) { return x->set->standings[x->upstream_index]; }
 
-static uint64_t now_ms(void) { return lar_clock_mono_ns() / 1000000u; }
-
 /* -- targets ------------------------------------------------------------------------------------------------------ */
 
 /* The opening of a conversation: what all its requests have in common. */
@@ -53,7 +51,7 @@ static void add_group(lar_exchange *x, lar_target to) {
     }
     for (uint32_t i = first; count < LAR_REPLICAS_MAX; i = c->upstreams[i].replica_next) {
         lar_standing *s = x->set->standings[i];
-        lar_breaker_look look = lar_breaker_look_at(s->breaker, now_ms());
+        lar_breaker_look look = lar_breaker_look_at(s->breaker, lar_clock_mono_ms());
         replicas[count] = (lar_replica){.id = s->id,
                                         .load = atomic_load_explicit(&s->load, memory_order_relaxed),
                                         .weight = 1,
@@ -201,7 +199,7 @@ static decision decide(const lar_exchange *x, lar_failure f, uint32_t wait_ms) {
     if (info->same == LAR_RESEND_YES) d.again = pooled || !d.next;
     /* a refusal that names no time is the client's to repeat, which most of them do by themselves */
     if (info->same == LAR_RESEND_LATER) d.again = wait_ms && wait_ms <= patience_ms(x, d.next);
-    d.again = d.again && d.wait_ms < left && (pooled || lar_breaker_retry(standing(x)->breaker, now_ms()));
+    d.again = d.again && d.wait_ms < left && (pooled || lar_breaker_retry(standing(x)->breaker, lar_clock_mono_ms()));
     return d;
 }
 
@@ -292,7 +290,8 @@ void lar_exchange_attempt(lar_exchange *x) {
     lar_exchange_move(x, EXCHANGE_WAIT_CONN);
     x->unsent = true;
     x->attempt_ns = lar_clock_mono_ns();
-    x->leave = last ? lar_breaker_ask_last(b, now_ms(), &wait_ms) : lar_breaker_ask(b, now_ms(), &wait_ms);
+    x->leave = last ? lar_breaker_ask_last(b, lar_clock_mono_ms(), &wait_ms)
+                    : lar_breaker_ask(b, lar_clock_mono_ms(), &wait_ms);
     if (x->leave == LAR_LEAVE_NO) {
         x->tries = x->upstream->retry_attempts; /* not to be asked again */
         if (!lar_exchange_recover(x, LAR_FAILURE_CROWDED, wait_ms)) lar_exchange_fail(x, LAR_UPSTREAM_RESTING, "");

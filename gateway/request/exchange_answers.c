@@ -21,8 +21,6 @@ enum { HEAD_BYTES_MAX = 16 << 10, KEEP_GATHERED_BYTES = 64 << 10, PIECE_BYTES = 
 
 static lar_answers *cache(const lar_exchange *x) { return x->loop->gateway->answers; }
 
-static uint64_t now_ms(void) { return lar_clock_mono_ns() / 1000000u; }
-
 static void count(const lar_exchange *x, lar_metric m) { lar_metrics_add(x->loop->gateway->metrics, m, 1); }
 
 static void count_waiting(const lar_exchange *x, int n) {
@@ -61,7 +59,7 @@ lar_error lar_exchange_answers_fields(const lar_exchange *x, lar_buf *out) {
     lar_error e = lar_buf_printf(out, "x-larder-cache: %s\r\n", lar_exchange_answers_word(x));
     if (e || !c->replay) return e;
     e = lar_buf_add_slice(out, LAR_SLICE("Age: "));
-    if (!e) e = lar_buf_add_u64(out, (now_ms() - c->replay->kept_ms) / 1000);
+    if (!e) e = lar_buf_add_u64(out, (lar_clock_mono_ms() - c->replay->kept_ms) / 1000);
     return e ? e : lar_buf_add_slice(out, LAR_SLICE("\r\n"));
 }
 
@@ -212,7 +210,7 @@ bool lar_exchange_answers_ask(lar_exchange *x) {
         return false;
     }
     lar_kept *kept = NULL;
-    lar_answers_question q = {.key = &c->key, .now_ms = now_ms(), .share = x->rule->answers_coalesce};
+    lar_answers_question q = {.key = &c->key, .now_ms = lar_clock_mono_ms(), .share = x->rule->answers_coalesce};
     switch (lar_answers_ask(cache(x), &c->seat, &q, &kept)) {
     case LAR_ANSWERS_FOUND:
         if (begin_replay(x, kept)) {
@@ -337,7 +335,7 @@ static lar_kept *take(lar_exchange *x) {
     k->streamed = sse;
     k->tokens = u->raw;
     k->spelling = (uint8_t)u->spelling;
-    k->kept_ms = now_ms();
+    k->kept_ms = lar_clock_mono_ms();
     k->expires_ms = k->kept_ms + x->rule->answers_ttl_ms;
     return k;
 }

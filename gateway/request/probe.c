@@ -36,8 +36,6 @@ struct lar_probes {
     probe *first;
 };
 
-static uint64_t now_ms(void) { return lar_clock_mono_ns() / 1000000u; }
-
 /* -- one probe ---------------------------------------------------------------------------------------------------- */
 
 static void end(probe *p, lar_breaker_outcome outcome, int status) {
@@ -46,7 +44,7 @@ static void end(probe *p, lar_breaker_outcome outcome, int status) {
     p->asking = false;
     lar_lease_cancel(&p->lease);
     if (outcome == LAR_OUTCOME_FAILED) atomic_fetch_add_explicit(&p->standing->probes_failed, 1, memory_order_relaxed);
-    if (lar_breaker_tell_active(p->standing->breaker, now_ms(), outcome))
+    if (lar_breaker_tell_active(p->standing->breaker, lar_clock_mono_ms(), outcome))
         LAR_LOG(g->log, LAR_LOG_INFO, "probe_closed_breaker", LAR_F_CSTR("upstream", p->u->name),
                 LAR_F_INT("status", status));
     if (!p->retired) lar_deadline_set(&p->deadline, p->u->probe_every_ms);
@@ -112,7 +110,7 @@ static void on_lease(void *owner, const lar_lease_event *e) {
 }
 
 static void begin(probe *p) {
-    if (!lar_breaker_ask_active(p->standing->breaker, now_ms())) {
+    if (!lar_breaker_ask_active(p->standing->breaker, lar_clock_mono_ms())) {
         lar_deadline_set(&p->deadline, p->u->probe_every_ms);
         return;
     }

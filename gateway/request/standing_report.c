@@ -41,7 +41,7 @@ static sight look(lar_gateway *g, const lar_upstream_config *u) {
     if (r) s.model = lar_resident_look(r, &s.look.wait_ms); /* no breaker of a model ever opens */
     if (!t) return s;
     uint32_t model_ms = s.look.wait_ms;
-    s.look = lar_breaker_look_at(t->breaker, lar_clock_mono_ns() / 1000000u);
+    s.look = lar_breaker_look_at(t->breaker, lar_clock_mono_ms());
     if (r) s.look.wait_ms = model_ms;
     s.load = atomic_load_explicit(&t->load, memory_order_relaxed);
     s.attempts = atomic_load_explicit(&t->attempts, memory_order_relaxed);

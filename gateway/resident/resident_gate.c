@@ -11,8 +11,6 @@
 
 enum { PAUSE_MS = 5000, PAUSE_MS_MAX = 300000, LEFT_MS_MIN = 1000, LEFT_MS_MAX = 60000 };
 
-static uint64_t now_ms(void) { return lar_clock_mono_ns() / 1000000u; }
-
 static void lock(lar_resident *r) { LAR_ASSERT(pthread_mutex_lock(&r->lock) == 0); }
 static void unlock(lar_resident *r) { LAR_ASSERT(pthread_mutex_unlock(&r->lock) == 0); }
 
@@ -32,13 +30,13 @@ const char *lar_resident_state_name(lar_resident_state s) {
 /* By how far it has come; with the lock. */
 static uint32_t left_ms(const lar_resident *r) {
     uint32_t done = atomic_load(&r->load_done), total = atomic_load(&r->load_total);
-    uint64_t gone = now_ms() - r->load_began_ms, left = done ? gone * (total - done) / done : gone;
+    uint64_t gone = lar_clock_mono_ms() - r->load_began_ms, left = done ? gone * (total - done) / done : gone;
     return (uint32_t)(left < LEFT_MS_MIN ? LEFT_MS_MIN : left > LEFT_MS_MAX ? LEFT_MS_MAX : left);
 }
 
 /* With the lock. */
 static uint32_t wait_ms(const lar_resident *r) {
-    uint64_t now = now_ms();
+    uint64_t now = lar_clock_mono_ms();
     if (state_of(r) == LAR_RESIDENT_LOADING) return left_ms(r);
     if (state_of(r) != LAR_RESIDENT_FAILED || now >= r->retry_at_ms) return 0;
     return (uint32_t)(r->retry_at_ms - now);
@@ -78,7 +76,7 @@ lar_claim lar_resident_claim(lar_resident *r, lar_work *w, uint32_t *ms) {
         park(r, w);
         if (begins) {
             atomic_store(&r->load_done, 0);
-            r->load_began_ms = now_ms();
+            r->load_began_ms = lar_clock_mono_ms();
             set_state(r, LAR_RESIDENT_LOADING);
         }
     }
@@ -119,7 +117,7 @@ void lar_resident_settle(lar_resident *r, lar_error e) {
         uint32_t shift = r->load_failures < 6 ? r->load_failures : 6;
         uint64_t pause = (uint64_t)PAUSE_MS << shift;
         r->load_failures++;
-        r->retry_at_ms = now_ms() + (pause < PAUSE_MS_MAX ? pause : PAUSE_MS_MAX);
+        r->retry_at_ms = lar_clock_mono_ms() + (pause < PAUSE_MS_MAX ? pause : PAUSE_MS_MAX);
     }
     set_state(r, e ? LAR_RESIDENT_FAILED : LAR_RESIDENT_READY);
     unlock(r);
