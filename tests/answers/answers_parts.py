@@ -16,6 +16,7 @@ import threading
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "reload"))
 import reload_parts   # noqa: E402
+from played_upstream import PlayedUpstream   # noqa: E402
 from reload_parts import Larder, check, run   # noqa: E402,F401
 
 LIMIT_S = reload_parts.LIMIT_S = 120
@@ -29,61 +30,23 @@ def until(fact, what):
 reload_parts.until.__defaults__ = (LIMIT_S,)
 
 
-class Upstream:
+class Upstream(PlayedUpstream):
     """Answers chat, responses and messages. While `hold` is clear it keeps its answers back; `mood(number)` may return "cut",
     "break", "large", "flood" or "fail" in place of "well"."""
 
     def __init__(self):
-        self.asked, self.lock = 0, threading.Lock()
-        self.bodies = {}
+        self.asked, self.bodies = 0, {}
         self.hold = threading.Event()
         self.hold.set()
         self.mood = lambda number: "well"
-        self.listener = socket.socket()
-        self.listener.bind(("127.0.0.1", 0))
-        self.listener.listen(512)
-        self.url = "http://127.0.0.1:%d" % self.listener.getsockname()[1]
-        threading.Thread(target=self.accept, daemon=True).start()
+        super().__init__(LIMIT_S)
+        self.url = "http://127.0.0.1:%d" % self.port
 
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
+    def close(self):
         self.hold.set()
-        self.listener.shutdown(socket.SHUT_RDWR)   # wakes the thread that accepts
-        self.listener.close()
+        super().close()
 
-    def accept(self):
-        while True:
-            try:
-                sock, _ = self.listener.accept()
-            except OSError:
-                return
-            threading.Thread(target=self.attend, args=(sock,), daemon=True).start()
-
-    def attend(self, sock):
-        sock.settimeout(LIMIT_S)
-        data = b""
-        try:
-            while True:
-                while b"\r\n\r\n" not in data:
-                    part = sock.recv(65536)
-                    if not part:
-                        return
-                    data += part
-                head, data = data.split(b"\r\n\r\n", 1)
-                length = int([f for f in head.lower().split(b"\r\n") if f.startswith(b"content-length:")][0].split(b":")[1])
-                while len(data) < length:
-                    data += sock.recv(65536)
-                body, data = data[:length], data[length:]
-                if not self.answer(sock, head.split(b"\r\n")[0].decode(), body):
-                    return
-        except OSError:
-            pass
-        finally:
-            sock.close()
-
-    def answer(self, sock, first, body):
+    def play(self, sock, first, body):
         with self.lock:
             self.asked += 1
             number = self.asked

@@ -10,12 +10,10 @@ import concurrent.futures
 import http.client
 import json
 import os
-import re
-import socket
 import subprocess
-import threading
 
-from serve_parts import LIMIT_S, MODEL, SMALL, Answer, Larder, Missed, Raw, chat, check, config, idle, metrics, metrics_by, run, scene
+from serve_parts import (LIMIT_S, MODEL, SMALL, Answer, Larder, Missed, PlayedUpstream, Raw, chat, check, config, idle, metrics,
+                         metrics_by, run, scene)
 
 PROMPTS = ["Once upon a time", "What is a river?", "What does the word light mean?", "Hello", "Tell me about the old man.",
            "Give an example of the word house.", "SQLite \u00e9 \u4f60\u597d"]
@@ -34,63 +32,32 @@ def said(text="", **delta):
         {"index": 0, "delta": dict({"content": text} if text else {}, **delta), "finish_reason": None}]})
 
 
-class Cutter:
+class Cutter(PlayedUpstream):
     """Plays streams. `plan` of a request's body says what: bytes, and what comes behind them: "cut", "stand" (nothing, until
     larder leaves) or "end" (a clean end of the body)."""
 
     def __init__(self):
-        self.plans, self.asked, self.lock = {}, 0, threading.Lock()
-        self.listener = socket.socket()
-        self.listener.bind(("127.0.0.1", 0))
-        self.listener.listen(256)
-        self.port = self.listener.getsockname()[1]
-        threading.Thread(target=self.accept, daemon=True).start()
+        self.plans, self.asked = {}, 0
+        super().__init__(LIMIT_S)
 
-    def accept(self):
-        while True:
-            try:
-                sock, _ = self.listener.accept()
-            except OSError:
-                return
-            threading.Thread(target=self.attend, args=(sock,), daemon=True).start()
-
-    def attend(self, sock):
-        sock.settimeout(LIMIT_S)
-        data = b""
-        try:
-            while b"\r\n\r\n" not in data:
-                data += sock.recv(65536)
-            head, body = data.split(b"\r\n\r\n", 1)
-            length = int(re.search(rb"(?i)content-length: *(\d+)", head).group(1))
-            while len(body) < length:
-                body += sock.recv(65536)
-            with self.lock:
-                self.asked += 1
-                parts, end = self.plans[json.loads(body)["user"]]
-            sock.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n")
-            for part in parts:
-                if part:
-                    sock.sendall(b"%x\r\n%s\r\n" % (len(part), part))
-            if end == "stand":
-                while sock.recv(65536):
-                    pass
-            if end == "end":
-                sock.sendall(b"0\r\n\r\n")
-        except OSError:
-            pass
-        finally:
-            sock.close()
+    def play(self, sock, first, body):
+        with self.lock:
+            self.asked += 1
+            parts, end = self.plans[json.loads(body)["user"]]
+        sock.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n")
+        for part in parts:
+            if part:
+                sock.sendall(b"%x\r\n%s\r\n" % (len(part), part))
+        if end == "stand":
+            while sock.recv(65536):
+                pass
+        if end == "end":
+            sock.sendall(b"0\r\n\r\n")
+        return False
 
     def plan(self, name, parts, end="cut"):
         with self.lock:
             self.plans[name] = (parts if isinstance(parts, list) else [parts], end)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.listener.shutdown(socket.SHUT_RDWR)
-        self.listener.close()
 
 
 def far_larder(folder):

@@ -4,68 +4,32 @@
 usage: serve_fallback.py LARDER [PART OF A TEST'S NAME]
 """
 import json
-import socket
 import threading
 
-from serve_parts import LIMIT_S, MODEL, SMALL, Larder, ask, ask_chat, check, idle, run
+from serve_parts import LIMIT_S, MODEL, SMALL, Larder, PlayedUpstream, ask, ask_chat, check, idle, run
 
 CLIENTS = 8 if SMALL else 40
 
 
-class Provider:
+class Provider(PlayedUpstream):
     """A chat API whose mood can be changed; "flaps" is another one at each request. `seen` counts requests by the text of
     their first message."""
     MOODS = ("well", "cut", "full", "well", "garbage", "hang", "mute")
 
     def __init__(self):
-        self.mood, self.seen, self.lock = "well", {}, threading.Lock()
-        self.listener = socket.socket()
-        self.listener.bind(("127.0.0.1", 0))
-        self.listener.listen(256)
-        self.port = self.listener.getsockname()[1]
-        threading.Thread(target=self.accept, daemon=True).start()
+        self.mood, self.seen = "well", {}
+        super().__init__(LIMIT_S)
 
-    def accept(self):
-        while True:
-            try:
-                sock, _ = self.listener.accept()
-            except OSError:
-                return
-            threading.Thread(target=self.attend, args=(sock,), daemon=True).start()
+    def play(self, sock, first, body):
+        request = json.loads(body)
+        text = request["messages"][0]["content"]
+        with self.lock:
+            self.seen[text] = self.seen.get(text, 0) + 1
+            mood = self.MOODS[sum(self.seen.values()) % len(self.MOODS)] if self.mood == "flaps" else self.mood
+        return self.answer(sock, mood, request.get("stream"))
 
-    def read(self, sock):
-        data = b""
-        while b"\r\n\r\n" not in data:
-            part = sock.recv(65536)
-            if not part:
-                return None
-            data += part
-        head, body = data.split(b"\r\n\r\n", 1)
-        length = int([f for f in head.lower().split(b"\r\n") if f.startswith(b"content-length:")][0].split(b":")[1])
-        while len(body) < length:
-            body += sock.recv(65536)
-        return json.loads(body)
-
-    def attend(self, sock):
-        sock.settimeout(LIMIT_S)
-        try:
-            while True:
-                body = self.read(sock)
-                if body is None:
-                    return
-                text = body["messages"][0]["content"]
-                with self.lock:
-                    self.seen[text] = self.seen.get(text, 0) + 1
-                    mood = self.MOODS[sum(self.seen.values()) % len(self.MOODS)] if self.mood == "flaps" else self.mood
-                if not self.play(sock, mood, body.get("stream")):
-                    return
-        except OSError:
-            pass
-        finally:
-            sock.close()
-
-    def play(self, sock, mood, stream):
-        """False: the connection ends."""
+    @staticmethod
+    def answer(sock, mood, stream):
         role = b'data: {"choices":[{"index":0,"delta":{"role":"assistant"}}]}\n\n'
         if mood == "cut":
             return False
@@ -89,10 +53,6 @@ class Provider:
         kind = b"text/event-stream" if stream else b"application/json"
         sock.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n%s" % (kind, len(text), text))
         return True
-
-    def close(self):
-        self.listener.shutdown(socket.SHUT_RDWR)   # wakes the thread that accepts
-        self.listener.close()
 
 
 def config(provider, more=""):

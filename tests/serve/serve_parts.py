@@ -13,6 +13,7 @@ import sys
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "reload"))
 import reload_parts   # noqa: E402
+from played_upstream import PlayedUpstream   # noqa: E402,F401
 from reload_parts import Larder, check, run   # noqa: E402,F401
 
 LIMIT_S = reload_parts.LIMIT_S = 240   # a model on a busy machine, built for debugging, takes its time

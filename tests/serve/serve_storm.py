@@ -19,7 +19,7 @@ import subprocess
 import threading
 import time
 
-from serve_parts import LIMIT_S, MODEL, SMALL, Larder, chat, check, idle, metrics, metrics_by, run, until
+from serve_parts import LIMIT_S, MODEL, SMALL, Larder, PlayedUpstream, chat, check, idle, metrics, metrics_by, run, until
 
 CLIENTS = int(os.environ.get("LARDER_TEST_CLIENTS", "16" if SMALL else "50"))
 REQUESTS = int(os.environ.get("LARDER_TEST_REQUESTS", "160" if SMALL else "500"))
@@ -50,24 +50,19 @@ def port_of_its_own():
                 continue
 
 
-class Provider:
+class Provider(PlayedUpstream):
     """A chat API whose mood can be changed, and that can die and come back. `seen` counts the requests that it read whole
     by their number; `failed` says since when the failure of one was certain for who looks at it from outside."""
 
-    def __init__(self):
-        self.port, self.mood = port_of_its_own(), "well"
+    def __init__(self):   # listens where it can come back to
+        self.port, self.mood, self.limit_s = port_of_its_own(), "well", LIMIT_S
         self.lock, self.sockets = threading.Lock(), set()
         self.seen, self.failed = collections.Counter(), {}
-        self.listener = None
         self.live()
 
     def live(self):
-        listener = socket.socket()
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(("127.0.0.1", self.port))
-        listener.listen(1024)
-        self.listener = listener
-        threading.Thread(target=self.accept, args=(listener,), daemon=True).start()
+        self.listener = socket.create_server(("127.0.0.1", self.port), backlog=1024)
+        threading.Thread(target=self.accept, args=(self.listener,), daemon=True).start()
 
     def die(self):
         """The port refuses, and everything that is open is reset."""
@@ -83,59 +78,28 @@ class Provider:
             except OSError:
                 pass
 
-    def accept(self, listener):
-        while True:
-            try:
-                sock, _ = listener.accept()
-            except OSError:
-                return
-            threading.Thread(target=self.attend, args=(sock, listener), daemon=True).start()
-
-    def read(self, sock):
-        data = b""
-        while b"\r\n\r\n" not in data:
-            part = sock.recv(65536)
-            if not part:
-                return None
-            data += part
-        head, body = data.split(b"\r\n\r\n", 1)
-        length = int([f for f in head.lower().split(b"\r\n") if f.startswith(b"content-length:")][0].split(b":")[1])
-        while len(body) < length:
-            part = sock.recv(65536)
-            if not part:
-                return None
-            body += part
-        return json.loads(body)
-
-    def attend(self, sock, listener):
+    def attend(self, sock):
         with self.lock:
             self.sockets.add(sock)
-        sock.settimeout(LIMIT_S)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
-            while listener is self.listener:
-                body = self.read(sock)
-                if body is None:
-                    return
-                number = int(body["messages"][0]["content"].split()[1])
-                mood = self.mood
-                with self.lock:
-                    self.seen[number] += 1
-                if not self.play(sock, mood, number, listener):
-                    return
-        except OSError:
-            pass
+            super().attend(sock)
         finally:
             with self.lock:
                 self.sockets.discard(sock)
-            sock.close()
+
+    def play(self, sock, first, body):
+        listener = self.listener
+        number = int(json.loads(body)["messages"][0]["content"].split()[1])
+        with self.lock:
+            self.seen[number] += 1
+        return listener is not None and self.answer(sock, self.mood, number, listener)
 
     def fails(self, number, after_s=0.0):
         with self.lock:
             self.failed[number] = time.monotonic() + after_s
 
-    def play(self, sock, mood, number, listener):
-        """False: the connection ends."""
+    def answer(self, sock, mood, number, listener):
         if mood == "hangs":
             self.fails(number, FIRST_BYTE_S)
             sock.recv(1)   # until larder gives it up
