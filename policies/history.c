@@ -173,18 +173,29 @@ static lar_error read_messages(reader *r) {
 
 /* -- responses: items; a result may stand anywhere behind its call, before the client speaks again --- */
 
+static bool is_call(const lar_json *j, uint32_t item) {
+    return says(j, item, "type", "function_call") || says(j, item, "type", "custom_tool_call");
+}
+
+static bool is_result(const lar_json *j, uint32_t item) {
+    return says(j, item, "type", "function_call_output") || says(j, item, "type", "custom_tool_call_output");
+}
+
+/* Items may name a role beside their type; one that contradicts it is nobody's for sure. */
+static bool is_what_its_role_says(const lar_json *j, const lar_segment *s) {
+    return s->role == LAR_ROLE_ASSISTANT ? !is_result(j, s->node) : !is_call(j, s->node);
+}
+
 static lar_error read_responses(reader *r) {
     const lar_request_view *v = r->h->view;
     lar_error e = LAR_OK;
     for (uint32_t i = r->h->first; i < v->segment_count && !e; i++) {
         const lar_segment *s = &v->segments[i];
         if (s->role == LAR_ROLE_USER || s->role == LAR_ROLE_SYSTEM) r->turn = LAR_JSON_NONE;
-        else if (s->role == LAR_ROLE_OTHER)
+        else if (s->role == LAR_ROLE_OTHER || !is_what_its_role_says(r->j, s))
             r->h->open = r->h->veiled = true; /* it may stand for a call, or for a result */
-        else if (says(r->j, s->node, "type", "function_call") || says(r->j, s->node, "type", "custom_tool_call"))
-            e = add_call(r, i, s->node, 0, "call_id");
-        else if (says(r->j, s->node, "type", "function_call_output") ||
-                 says(r->j, s->node, "type", "custom_tool_call_output"))
+        else if (is_call(r->j, s->node)) e = add_call(r, i, s->node, 0, "call_id");
+        else if (is_result(r->j, s->node))
             e = add_result(r, (lar_history_result){.node = s->node, .segment = i, .leads = true}, "call_id");
     }
     static const lar_member elsewhere[] = {LAR_MEMBER_PREVIOUS_RESPONSE_ID, LAR_MEMBER_CONVERSATION};

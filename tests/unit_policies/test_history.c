@@ -169,6 +169,12 @@ static const repair repairs[] = {
     {RESPONSES, I("{\"type\":\"custom_tool_call\",\"call_id\":\"a\"}," U),
      I("{\"type\":\"custom_tool_call\",\"call_id\":\"a\"},{\"type\":\"custom_tool_call_output\",\"call_id\":\"a\",\"output\":\"No result is available for this tool call.\"}," U)},
     {RESPONSES, I("{\"type\":\"web_search_call\",\"id\":\"w\"}," U), NULL},
+    /* a result that says it is the model's, a call that says it is a tool's: nobody knows what is meant */
+    {RESPONSES, I("{\"type\":\"function_call_output\",\"call_id\":\"z\",\"output\":\"r\",\"role\":\"assistant\"}"),
+     NULL},
+    {RESPONSES,
+     I("{\"type\":\"function_call\",\"call_id\":\"z\",\"name\":\"f\",\"arguments\":\"{}\",\"role\":\"tool\"}," U),
+     NULL},
     {RESPONSES, "{\"input\":\"hello\"}", NULL},
     {LAR_PROTOCOL_COMPLETIONS, "{\"prompt\":\"x\"}", NULL},
 };
