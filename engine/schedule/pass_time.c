@@ -20,10 +20,10 @@
 
 /* How many passes keep to a limit; the steps in which that quantile of what they take, by what was expected, moves; its
  * bounds; where it begins. */
-#define LATE_KEPT 0.95
-#define LATE_STEP 0.05
-#define LATE_LEAST 1.15
-#define LATE_FIRST 1.33
+#define LATE_KEPT 0.995
+#define LATE_STEP 0.2
+#define LATE_LEAST 1.25
+#define LATE_FIRST 1.5
 #define LATE_MOST 3.0
 
 static uint32_t size_of(uint32_t tokens) {

@@ -23,7 +23,7 @@ typedef struct lar_pass_time {
     lar_pass_size sizes[LAR_PASS_SIZES];  /* of 2^i to 2^(i + 1) - 1 tokens; tokens 0: none was measured */
     lar_pass_size longer[LAR_PASS_SIZES]; /* the same over more passes, for the slope: */
     double spread, together;              /* of positions; of positions and microseconds, a token */
-    double late; /* 19 of 20 passes take at most so many times what was expected; 0: not known */
+    double late; /* 199 of 200 passes take at most so many times what was expected; 0: not known */
 } lar_pass_time;
 
 /* Tokens of a pass and the sum of their positions. */
@@ -37,7 +37,7 @@ void lar_pass_time_learn(lar_pass_time *t, lar_pass_load load, uint64_t us);
 double lar_pass_time_of(const lar_pass_time *t, lar_pass_load load);
 /* Of a pass that was to take `expected` and took `us`. */
 void lar_pass_time_judge(lar_pass_time *t, double expected, uint64_t us);
-/* What to expect at most of a pass so that it takes `us` or less, but for one in twenty. */
+/* What to expect at most of a pass so that it takes `us` or less, but for one in two hundred. */
 double lar_pass_time_within(const lar_pass_time *t, uint64_t us);
 /* The most tokens that a pass should have for what is known so far: twice the most that were measured, and
  * LAR_PASS_FIRST_TOKENS at least, so that the first pieces of a prompt are small. */

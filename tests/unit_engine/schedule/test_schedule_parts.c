@@ -209,8 +209,8 @@ static void a_slower_machine_is_slower_for_all_sizes(void **state) {
     assert_true(lar_pass_time_of(&t, piece_at(256, 0)) > 4.9 * (double)machine_us(piece_at(128, 0)));
 }
 
-/* Whatever the noise: but for one in twenty, passes stay within a limit; and where there is none, near to it. */
-static void limits_are_kept_by_nineteen_of_twenty(void **state) {
+/* Whatever the noise: but for one in two hundred, passes stay within a limit; and where there is none, near to it. */
+static void limits_are_kept_by_all_but_few(void **state) {
     (void)state;
     for (uint32_t noise = 0; noise <= 100; noise += 50) {
         lar_pass_time t = {0};
@@ -224,8 +224,8 @@ static void limits_are_kept_by_nineteen_of_twenty(void **state) {
             over += i >= 1000 && us > 100000;
             lar_pass_time_judge(&t, expected, (uint64_t)us);
         }
-        assert_true(over <= 5000 * 8 / 100);
-        assert_true(expected > 100000 / (1.16 + noise / 100.0)); /* and no lower than it must be */
+        assert_true(over <= 5000 * 2 / 100);
+        assert_true(expected > 100000 / (1.26 + noise / 100.0)); /* and no lower than it must be */
     }
     lar_pass_time t = {0};
     double first = lar_pass_time_within(&t, 1000);
@@ -418,7 +418,7 @@ int main(void) {
         cmocka_unit_test(noise_is_no_slope),
         cmocka_unit_test(one_hiccup_is_soon_forgotten),
         cmocka_unit_test(a_slower_machine_is_slower_for_all_sizes),
-        cmocka_unit_test(limits_are_kept_by_nineteen_of_twenty),
+        cmocka_unit_test(limits_are_kept_by_all_but_few),
         cmocka_unit_test(pieces_keep_to_the_budget),
         cmocka_unit_test(the_oldest_always_gets_a_token),
         cmocka_unit_test(passes_and_what_was_measured_are_limits),
