@@ -25,7 +25,7 @@ struct lar_breaker {
     uint32_t open_ms;       /* how long it opened last; 0: it was closed since */
     bool asked;             /* it is open because the upstream asked for it */
     bool probing;
-    bool doubted;        /* an active probe said that all was well, and it was not: they close nothing for now */
+    bool doubted;        /* an active probe was wrong: until a request has ended well they close nothing */
     uint64_t trusted_ms; /* since when it is closed on the word of an active probe; 0: it is not */
     uint64_t opened;
 };

@@ -92,6 +92,8 @@ bool lar_http1_in_head(const lar_http1 *p); /* some bytes of a head seen, head n
 
 /* First field of that name (ASCII case-insensitive); empty slice with ptr NULL if absent. */
 lar_slice lar_http1_get(const lar_http1_head *h, const char *name);
+/* True if one of the fields of that name, a comma-separated list each, has the word; letter case does not count. */
+bool lar_http1_names(const lar_http1_head *h, lar_slice field, lar_slice word);
 /* True for fields that must not be forwarded: the fixed hop-by-hop list of RFC 9110 7.6.1 and whatever Connection
  * names (but never Authorization, Content-Length, Content-Type, Host or x-api-key by such a naming, H-22). */
 bool lar_http1_hop_by_hop(const lar_http1_head *h, lar_slice name);

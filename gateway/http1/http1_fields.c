@@ -28,6 +28,12 @@ static bool list_names(lar_slice list, lar_slice name) {
     return false;
 }
 
+bool lar_http1_names(const lar_http1_head *h, lar_slice field, lar_slice word) {
+    for (uint32_t i = 0; i < h->field_count; i++)
+        if (lar_slice_ieq(h->fields[i].name, field) && list_names(h->fields[i].value, word)) return true;
+    return false;
+}
+
 bool lar_http1_hop_by_hop(const lar_http1_head *h, lar_slice name) {
     static const lar_slice fixed[] = {{"connection", 10},
                                       {"keep-alive", 10},
@@ -43,9 +49,7 @@ bool lar_http1_hop_by_hop(const lar_http1_head *h, lar_slice name) {
         {"authorization", 13}, {"content-length", 14}, {"content-type", 12}, {"host", 4}, {"x-api-key", 9}};
     if (one_of(name, fixed, sizeof fixed / sizeof *fixed)) return true;
     if (name.len == 0 || one_of(name, kept, sizeof kept / sizeof *kept)) return false;
-    for (uint32_t i = 0; i < h->field_count; i++)
-        if (lar_slice_ieq(h->fields[i].name, fixed[0]) && list_names(h->fields[i].value, name)) return true;
-    return false;
+    return lar_http1_names(h, fixed[0], name);
 }
 
 typedef struct reason_row {

@@ -8,7 +8,6 @@
  * counted in the process's budget, up to answers.answer_bytes. Not here: keys, what may be kept, the table
  * (gateway/answers). */
 #include <stdio.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "base/ensure.h"
@@ -146,22 +145,6 @@ void lar_exchange_answers_prepared(lar_exchange *x) {
         lar_answers_may_keep(&x->view, r->answers_sampled ? LAR_ANSWERS_ANY_SAMPLING : LAR_ANSWERS_GREEDY_ONLY);
 }
 
-/* One of the words of a list, in any of the fields of that name. */
-static bool asks_for(const lar_exchange *x, lar_slice field, lar_slice word) {
-    for (uint32_t i = 0; i < x->head->field_count; i++) {
-        if (!lar_slice_ieq(x->head->fields[i].name, field)) continue;
-        lar_slice rest = x->head->fields[i].value;
-        while (rest.len) {
-            const char *comma = memchr(rest.ptr, ',', rest.len);
-            size_t n = comma ? (size_t)(comma - rest.ptr) : rest.len;
-            if (lar_slice_ieq(lar_slice_trim(lar_slice_of(rest.ptr, n)), word)) return true;
-            n += comma != NULL;
-            rest = lar_slice_of(rest.ptr + n, rest.len - n);
-        }
-    }
-    return false;
-}
-
 static bool make_key(lar_exchange *x) {
     const lar_config *c = x->config;
     lar_answers_key_in in = {.scope = &x->scope,
@@ -197,15 +180,15 @@ bool lar_exchange_answers_ask(lar_exchange *x) {
     exchange_answers *c = &x->answers;
     if (!x->rule || !x->rule->answers_ttl_ms) return false;
     const lar_slice control = LAR_SLICE("cache-control");
-    bool never =
-        asks_for(x, LAR_SLICE("x-larder-cache"), LAR_SLICE("bypass")) || asks_for(x, control, LAR_SLICE("no-store"));
+    bool never = lar_http1_names(x->head, LAR_SLICE("x-larder-cache"), LAR_SLICE("bypass")) ||
+                 lar_http1_names(x->head, control, LAR_SLICE("no-store"));
     if (!c->may_keep || never || !make_key(x)) {
         c->say = ANSWERS_SAY_BYPASS;
         count(x, LAR_METRIC_ANSWERS_BYPASSED_TOTAL);
         return false;
     }
-    if (asks_for(x, control,
-                 LAR_SLICE("no-cache"))) { /* a new answer takes the place of the old one (RFC 9111 5.2.1.4) */
+    /* RFC 9111 5.2.1.4: a new answer takes the place of the old one. */
+    if (lar_http1_names(x->head, control, LAR_SLICE("no-cache"))) {
         go_upstream(x);
         return false;
     }
