@@ -218,8 +218,16 @@ static const float *rows(const lar_latents *l, uint32_t first, uint32_t count, f
     return room;
 }
 
+static const uint8_t *kept(const lar_latents *l, uint32_t first) { return row_at(l->cache, l->layer, first); }
+
 lar_latents lar_latent_cache_rows(const lar_latent_cache *k, uint32_t layer) {
-    return (lar_latents){.cache = k, .layer = layer, .rows = rows};
+    lar_latent_row r = row_of(k, layer);
+    return (lar_latents){.cache = k,
+                         .layer = layer,
+                         .rows = rows,
+                         .kept = kept,
+                         .row_bytes = (uint32_t)lar_latent_row_bytes(&r),
+                         .bf16 = r.format == LAR_KV_BF16};
 }
 
 /* -- whole pages -------------------------------------------------------------------------------------------------- */

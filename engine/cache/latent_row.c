@@ -1,13 +1,13 @@
 /* Rows of the latent cache in fewer bits (header: latent_row.h).
  * Flow: latent_cache.c packs a row once as it is put, and unpacks it for each pass that reads it. Any thread; never
- * blocks; allocates nothing. Why unpacking has no branches: a token reads all rows before it, so a compiler must be
- * able to do many values at once; subnormal numbers come out right by a product with a power of two.
+ * blocks; allocates nothing. Why unpacking is the processor's vector code: a token reads all rows before it.
  * Sources: FlashMLA's README and tests/quant.py (fp8); ggml's Q8_0 (int8). */
 #include "engine/cache/latent_row.h"
 
 #include <math.h>
 #include <string.h>
 
+#include "engine/compute/vectors.h"
 #include "engine/files/float_bits.h"
 
 static const float e4m3_most = 448, fp8_floor = 1e-4f;
@@ -84,53 +84,27 @@ void lar_latent_row_pack(const lar_latent_row *r, const float *from, uint8_t *to
 
 /* -- unpacking --------------------------------------------------------------------------------------------------- */
 
-static uint16_t get16(const uint8_t *from) {
-    uint16_t v;
-    memcpy(&v, from, sizeof v);
-    return v;
-}
-
-static void unpack_f16(const uint8_t *from, uint32_t n, float *to) {
-    for (uint32_t i = 0; i < n; i++) {
-        uint32_t h = get16(from + 2 * (size_t)i), sign = (h & 0x8000u) << 16, most = h & 0x7fffu;
-        uint32_t bits = lar_float_bits(lar_bits_float(most << 13) * 0x1p112f);
-        bits |= most >= 0x7c00u ? 0x7f800000u | most << 13 : 0; /* infinities and NaN */
-        to[i] = lar_bits_float(sign | bits);
-    }
-}
-
-static void unpack_bf16(const uint8_t *from, uint32_t n, float *to) {
-    for (uint32_t i = 0; i < n; i++) to[i] = lar_bf16_float(get16(from + 2 * (size_t)i));
-}
-
-static void unpack_fp8(const uint8_t *from, uint32_t n, const uint8_t *scale_at, float *to) {
+/* fp8 has float32 scales, the integers float16. */
+static float scale_of(const lar_latent_row *r, const uint8_t *at) {
     float scale;
-    memcpy(&scale, scale_at, sizeof scale);
-    for (uint32_t i = 0; i < n; i++) {
-        uint32_t b = from[i], sign = (b & 0x80u) << 24, most = b & 0x7fu;
-        uint32_t bits = lar_float_bits(lar_bits_float(most << 20) * 0x1p120f);
-        bits |= most == 0x7fu ? 0x7fc00000u : 0; /* NaN */
-        to[i] = lar_bits_float(sign | bits) * scale;
-    }
-}
-
-static void unpack_int8(const uint8_t *from, uint32_t n, const uint8_t *scale_at, float *to) {
-    float scale = lar_f16_float(get16(scale_at));
-    for (uint32_t i = 0; i < n; i++) to[i] = (float)(int8_t)from[i] * scale;
+    if (r->format != LAR_KV_FP8) return lar_f16_float(lar_le16(at));
+    memcpy(&scale, at, sizeof scale);
+    return scale;
 }
 
 void lar_latent_row_unpack(const lar_latent_row *r, const uint8_t *from, float *to) {
     const lar_kv_info *kv = lar_kv_info_of(r->format);
+    const lar_vectors *v = lar_vectors_best();
     if (r->format == LAR_KV_F32) memcpy(to, from, ((size_t)r->rank + r->rope) * sizeof *to);
-    else if (r->format == LAR_KV_F16) unpack_f16(from, r->rank + r->rope, to);
-    else if (r->format == LAR_KV_BF16) unpack_bf16(from, r->rank + r->rope, to);
+    else if (r->format == LAR_KV_F16) v->from_f16(from, r->rank + r->rope, to);
+    else if (r->format == LAR_KV_BF16) v->from_bf16(from, r->rank + r->rope, to);
     if (!kv->group) return;
     const uint8_t *scales = from + r->rank;
     for (uint32_t g = 0, at = 0; at < r->rank; g++, at += kv->group) {
         uint32_t n = r->rank - at < kv->group ? r->rank - at : kv->group;
-        const uint8_t *scale = scales + (size_t)g * kv->scale_bytes;
-        if (r->format == LAR_KV_FP8) unpack_fp8(from + at, n, scale, to + at);
-        else unpack_int8(from + at, n, scale, to + at);
+        float scale = scale_of(r, scales + (size_t)g * kv->scale_bytes);
+        if (r->format == LAR_KV_FP8) v->from_e4m3(from + at, n, scale, to + at);
+        else v->from_int8(from + at, n, scale, to + at);
     }
-    unpack_bf16(scales + (size_t)groups(r) * kv->scale_bytes, r->rope, to + r->rank);
+    v->from_bf16(scales + (size_t)groups(r) * kv->scale_bytes, r->rope, to + r->rank);
 }

@@ -128,23 +128,45 @@ static void absorb_tile(const job *j, uint32_t token, uint32_t h, uint32_t end, 
     }
 }
 
-/* All tiles of rows, for the heads from `begin` to before `end`. */
-static void absorb_rows(const job *j, uint32_t begin, uint32_t end, float *room) {
-    const lar_attention *a = j->a;
+/* A tile of rows, as the absorbed form reads it. */
+static group tile_of(const lar_attention *a, uint32_t from, uint32_t count, float *room) {
     const lar_attention_shape *s = &a->shape;
-    uint64_t row = s->rank + s->rope;
+    const lar_latents *l = &a->latents;
+    lar_row_form form = l->bf16 ? LAR_ROWS_BF16 : LAR_ROWS_F32;
+    uint64_t row = s->rank + s->rope, rank_bytes = s->rank * (l->bf16 ? sizeof(uint16_t) : sizeof(float));
+    const void *rows = l->bf16 ? (const void *)l->kept(l, from) : l->rows(l, from, count, room);
+    return (group){.dots.parts = {{.key = rows, .key_row = row, .n = s->rank},
+                                  {.key = (const uint8_t *)rows + rank_bytes, .key_row = row, .n = s->rope}},
+                   .dots.form = form,
+                   .mix = {.value = rows, .value_row = row, .n = s->rank, .form = form}};
+}
+
+/* All tiles of rows, for the heads from `begin` to before `end`. Meanwhile the next tile is fetched, and `then`. */
+static void absorb_rows(const job *j, uint32_t begin, uint32_t end, float *room, lar_ahead then) {
+    const lar_attention *a = j->a;
+    const lar_latents *l = &a->latents;
     uint32_t all = a->first + a->tokens;
     for (uint32_t from = 0; from < all; from += LAR_ATTENTION_TILE) {
-        uint32_t count = least(all - from, LAR_ATTENTION_TILE);
-        const float *rows = a->latents.rows(&a->latents, from, count, room);
-        group g = {.dots.parts = {{.key = rows, .key_row = row, .n = s->rank},
-                                  {.key = rows + s->rank, .key_row = row, .n = s->rope}},
-                   .mix = {.value = rows, .value_row = row, .n = s->rank}};
+        uint32_t count = least(all - from, LAR_ATTENTION_TILE), next = from + LAR_ATTENTION_TILE;
+        lar_ahead ahead = {0};
+        if (next < all) {
+            ahead.at = l->kept(l, next);
+            ahead.end = ahead.at + (uint64_t)least(all - next, LAR_ATTENTION_TILE) * l->row_bytes;
+        }
+        group g = tile_of(a, from, count, room);
+        g.dots.ahead = next < all ? &ahead : &then, g.mix.ahead = &then;
         for (uint32_t t = from > a->first ? from - a->first : 0; t < a->tokens; t++) {
             g.seen = least(count, a->first + t + 1 - from);
             absorb_tile(j, t, begin, end, &g);
         }
     }
+}
+
+static lar_ahead share_of(const lar_ahead *all, uint32_t part, uint32_t parts) {
+    uint64_t begin, end;
+    if (!all->at) return *all;
+    lar_workers_share((uint64_t)(all->end - all->at), part, parts, &begin, &end);
+    return (lar_ahead){all->at + begin, all->at + end};
 }
 
 /* What one part's products need. */
@@ -175,7 +197,7 @@ static void absorb_part(void *context, uint32_t part, uint32_t parts) {
                               latent, heads * rank, rank},
                &alone);
     for (uint64_t t = 0; t < a->tokens; t++) memset(sum + t * heads * rank, 0, count * rank * sizeof *sum);
-    absorb_rows(j, (uint32_t)begin, (uint32_t)end, j->p.rooms + part * room_floats(s));
+    absorb_rows(j, (uint32_t)begin, (uint32_t)end, j->p.rooms + part * room_floats(s), share_of(&a->then, part, parts));
     for (uint64_t t = 0; t < a->tokens; t++)
         for (uint64_t h = begin; h < end; h++)
             scale_row(j->p.sum + (t * heads + h) * rank, 1.0f / j->p.state[t * heads + h].sum, s->rank);

@@ -9,6 +9,7 @@
 #define LARDER_ENGINE_COMPUTE_ATTENTION_H
 
 #include "engine/compute/matmul.h"
+#include "engine/compute/vectors.h"
 
 enum {
     LAR_ATTENTION_TILE = 64, /* rows at a time: the page of a paged cache */
@@ -27,6 +28,10 @@ typedef struct lar_latents {
     /* Rows [first, first + count), count <= LAR_ATTENTION_TILE and all in one tile: (count, rank + rope), either where
      * they are kept or decoded into `room`, which holds a tile. */
     const float *(*rows)(const struct lar_latents *l, uint32_t first, uint32_t count, float *room);
+    /* The same rows as they are kept, row_bytes each. */
+    const uint8_t *(*kept)(const struct lar_latents *l, uint32_t first);
+    uint32_t row_bytes;
+    bool bf16; /* kept rows are (rank + rope) of bfloat16, which the absorbed form reads as they are */
 } lar_latents;
 
 typedef struct lar_attention_shape {
@@ -44,6 +49,7 @@ typedef struct lar_attention {
     const float *query;     /* (tokens, heads, nope + rope), rotated */
     float *out;             /* (tokens, heads, value) */
     float *scratch;         /* of lar_attention_scratch() bytes */
+    lar_ahead then;         /* what the workers read next, in equal shares one behind the other; may be empty */
 } lar_attention;
 
 typedef enum lar_attention_form {

@@ -65,6 +65,10 @@ lar_error lar_matrix_place(lar_matrix *m, void *memory, struct lar_workers *work
     return pack(m, &(lar_packing){m->rows.tensor, m->rows.first, memory, workers}, d);
 }
 
+lar_ahead lar_matrix_ahead(const lar_matrix *m) {
+    return (lar_ahead){m->packed, m->packed ? (const uint8_t *)m->packed + m->packed_bytes : NULL};
+}
+
 void lar_matrix_release(lar_matrix *m) {
     if (m->packed && !m->borrowed) m->kernels->release(m);
     memset(m, 0, sizeof *m);

@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "engine/compute/vectors.h"
 #include "engine/files/tensor.h"
 
 /* How x is rounded before it is multiplied. Sums are float32 or wider always. */
@@ -132,6 +133,8 @@ LAR_MUST_USE lar_error lar_matrix_pack(lar_matrix *m, const lar_tensor *values, 
  * thread alone). INVALID as prepare says. */
 uint64_t lar_matrix_place_size(const lar_matrix *m);
 LAR_MUST_USE lar_error lar_matrix_place(lar_matrix *m, void *memory, struct lar_workers *workers, lar_diag *d);
+/* The bytes that a product with `m` reads, of its packed form; none where rows are read where they lie. */
+lar_ahead lar_matrix_ahead(const lar_matrix *m);
 /* Zeroed matrices are fine. */
 void lar_matrix_release(lar_matrix *m);
 void lar_mlp_release(lar_mlp *m);

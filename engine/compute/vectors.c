@@ -2,13 +2,15 @@
  * Flow: attention.c calls. Any thread; never blocks; no memory. */
 #define VECTORS_NAME lar_vectors_plain
 #define VECTORS_WIDTH 4
-#define VECTORS_BLOCK 2
+#define VECTORS_QUERIES 2
+#define VECTORS_KEYS 2
 #include "engine/compute/vectors_body.h"
 
 const lar_vectors *lar_vectors_best(void) {
 #ifdef __x86_64__
-    if (__builtin_cpu_supports("avx512f")) return &lar_vectors_avx512;
-    if (__builtin_cpu_supports("avx2")) return &lar_vectors_avx2;
-#endif
+    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return &lar_vectors_plain;
+    return __builtin_cpu_supports("avx512f") ? &lar_vectors_avx512 : &lar_vectors_avx2;
+#else
     return &lar_vectors_plain;
+#endif
 }

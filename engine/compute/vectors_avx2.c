@@ -2,5 +2,6 @@
  * Flow: attention.c calls. Any thread; never blocks; no memory. */
 #define VECTORS_NAME lar_vectors_avx2
 #define VECTORS_WIDTH 8
-#define VECTORS_BLOCK 2
+#define VECTORS_QUERIES 2
+#define VECTORS_KEYS 2
 #include "engine/compute/vectors_body.h"

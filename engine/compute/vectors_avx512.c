@@ -2,5 +2,6 @@
  * Flow: attention.c calls. Any thread; never blocks; no memory. */
 #define VECTORS_NAME lar_vectors_avx512
 #define VECTORS_WIDTH 16
-#define VECTORS_BLOCK 4
+#define VECTORS_QUERIES 8
+#define VECTORS_KEYS 2
 #include "engine/compute/vectors_body.h"

@@ -1,24 +1,40 @@
 /* The vector operations, as text that vectors*.c include once each, for the instruction set they are compiled for.
- * VECTORS_NAME is the table to define, VECTORS_WIDTH the floats of a register, VECTORS_BLOCK how many queries, and how
- * many keys, share what they load: as many as leave their sums in registers.
+ * VECTORS_NAME is the table to define, VECTORS_WIDTH the floats of a register, VECTORS_QUERIES and VECTORS_KEYS how many
+ * share what they load: as many as leave their sums in registers.
  * Sixteen lanes are an array of registers, because compilers keep vectors wider than a register in memory. */
 #ifndef LARDER_ENGINE_COMPUTE_VECTORS_BODY_H
 #define LARDER_ENGINE_COMPUTE_VECTORS_BODY_H
 
 #include <string.h>
+#if VECTORS_WIDTH > 4
+#include <immintrin.h>
+#endif
 
 #include "engine/compute/panels.h"
 #include "engine/compute/vectors.h"
+#include "engine/files/float_bits.h"
 
-enum { LANES = 16, WIDTH = VECTORS_WIDTH, REGISTERS = LANES / WIDTH, BLOCK = VECTORS_BLOCK };
+enum { LANES = 16, WIDTH = VECTORS_WIDTH, REGISTERS = LANES / WIDTH };
+enum { QUERIES = VECTORS_QUERIES, KEYS = VECTORS_KEYS, MIXED = WIDTH == 16 ? 2 : 4 };
+/* Products of one step of a whole block. */
+enum { DOTS_STEP = QUERIES * KEYS * LANES, MIX_STEP = QUERIES * MIXED * WIDTH, LINE = 64 };
 /* NEAR queries stay in the first-level cache while the keys of a tile pass by. */
 enum { NEAR = 8 };
 typedef float reg __attribute__((vector_size(VECTORS_WIDTH * 4)));
 typedef int32_t whole_reg __attribute__((vector_size(VECTORS_WIDTH * 4)));
+typedef uint16_t half_reg __attribute__((vector_size(VECTORS_WIDTH * 2)));
 typedef float lanes4 __attribute__((vector_size(16)));
 typedef struct lanes {
     reg r[REGISTERS];
 } lanes;
+/* Compilers take a conversion to pieces that one instruction does. */
+#if VECTORS_WIDTH == 16
+#define WIDEN(half) ((whole_reg)_mm512_cvtepu16_epi32((__m256i)(half)))
+#elif VECTORS_WIDTH == 8
+#define WIDEN(half) ((whole_reg)_mm256_cvtepu16_epi32((__m128i)(half)))
+#else
+#define WIDEN(half) __builtin_convertvector(half, whole_reg)
+#endif
 #define INLINED static inline __attribute__((always_inline))
 /* A loop whose count is a constant after inlining, and whose registers must not end in memory. */
 #if defined(__clang__)
@@ -27,10 +43,46 @@ typedef struct lanes {
 #define EACH(i, n) _Pragma("GCC unroll 16") for (uint32_t i = 0; i < (n); i++)
 #endif
 
+/* a * b + c, rounded once. */
+INLINED reg multiply_add(reg a, reg b, reg c) {
+#if VECTORS_WIDTH == 16
+    return _mm512_fmadd_ps(a, b, c);
+#elif VECTORS_WIDTH == 8
+    return _mm256_fmadd_ps(a, b, c);
+#else
+    EACH(i, WIDTH) { c[i] = __builtin_fmaf(a[i], b[i], c[i]); }
+    return c;
+#endif
+}
+
 INLINED reg load_reg(const float *p) {
     reg x;
     memcpy(&x, p, sizeof x);
     return x;
+}
+
+/* WIDTH values of a row from value i on; `form` is a constant. */
+INLINED reg load_value(lar_row_form form, const void *row, uint64_t i) {
+    if (form == LAR_ROWS_F32) return load_reg((const float *)row + i);
+    half_reg half;
+    memcpy(&half, (const uint8_t *)row + 2 * i, sizeof half);
+    whole_reg bits = WIDEN(half) << 16;
+    reg x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+INLINED float value_at(lar_row_form form, const void *row, uint64_t i) {
+    if (form == LAR_ROWS_F32) return ((const float *)row)[i];
+    return lar_bits_float((uint32_t)lar_le16((const uint8_t *)row + 2 * i) << 16);
+}
+
+/* Some of what is read soon, for step `i` of a block; `products` of a step is a constant. */
+INLINED const uint8_t *fetch(const uint8_t *at, const uint8_t *end, uint32_t i, uint32_t products) {
+    const uint32_t lines = products > LAR_AHEAD_PRODUCTS ? products / LAR_AHEAD_PRODUCTS : 1;
+    if (at >= end || (products < LAR_AHEAD_PRODUCTS && i % (LAR_AHEAD_PRODUCTS / products))) return at;
+    EACH(k, lines) { __builtin_prefetch(at + k * LINE, 0, 2); }
+    return at + lines * LINE;
 }
 
 INLINED void store_reg(float *p, reg x) { memcpy(p, &x, sizeof x); }
@@ -90,100 +142,143 @@ INLINED void totals(const lanes x[LANES], float out[LANES]) {
 }
 #endif
 
-/* `some` columns, at most 16, of `queries` x `keys` dots, both constants. */
-INLINED void add_columns(const lar_dot_part *p, const float *query, const float *key, const uint32_t size[3],
-                         lanes *sums) {
-    lanes keys[BLOCK];
-    EACH(j, size[1]) { keys[j] = load_some(key + j * p->key_row, size[2]); }
-    EACH(i, size[0]) {
-        lanes x = load_some(query + i * p->query_row, size[2]);
-        EACH(j, size[1]) {
-            EACH(w, REGISTERS) { sums[i * size[1] + j].r[w] += x.r[w] * keys[j].r[w]; }
+/* The first n <= 16 values of a row from value i on; zeros behind. */
+INLINED lanes load_values(lar_row_form form, const void *row, uint64_t i, uint32_t n) {
+    lanes x;
+    if (n < LANES) {
+        float some[LANES] = {0};
+        for (uint32_t k = 0; k < n; k++) some[k] = value_at(form, row, i + k);
+        return load(some);
+    }
+    EACH(w, REGISTERS) { x.r[w] = load_value(form, row, i + w * WIDTH); }
+    return x;
+}
+
+/* What is constant after inlining: queries and keys of a block, and how keys are kept. */
+typedef struct block {
+    uint32_t queries, keys;
+    lar_row_form form;
+} block;
+
+/* `some` columns, at most 16, of a block of dots from column c on. */
+INLINED void add_columns(const block b, const lar_dot_part *p, const uint64_t at[3], uint32_t some, lanes *sums) {
+    lanes keys[KEYS];
+    EACH(j, b.keys) { keys[j] = load_values(b.form, p->key, at[1] + j * p->key_row + at[2], some); }
+    EACH(i, b.queries) {
+        lanes x = load_some(p->query + at[0] + i * p->query_row + at[2], some);
+        EACH(j, b.keys) {
+            EACH(w, REGISTERS) {
+                sums[i * b.keys + j].r[w] = multiply_add(x.r[w], keys[j].r[w], sums[i * b.keys + j].r[w]);
+            }
         }
     }
 }
 
 /* One part, from query q and key k on. */
-INLINED void add_part(const lar_dot_part *p, uint32_t q, uint32_t k, const uint32_t size[2], lanes *sums) {
-    const float *query = p->query + q * p->query_row, *key = p->key + k * p->key_row;
+INLINED void add_part(const block b, const lar_dot_part *p, uint32_t q, uint32_t k, lar_ahead *ahead, lanes *sums) {
+    const uint8_t *soon = ahead->at;
     uint32_t c = 0;
-    for (; c + LANES <= p->n; c += LANES)
-        add_columns(p, query + c, key + c, (const uint32_t[3]){size[0], size[1], LANES}, sums);
-    if (c < p->n) add_columns(p, query + c, key + c, (const uint32_t[3]){size[0], size[1], p->n - c}, sums);
+    for (; c + LANES <= p->n; c += LANES) {
+        add_columns(b, p, (const uint64_t[3]){q * p->query_row, k * p->key_row, c}, LANES, sums);
+        if (b.queries * b.keys == QUERIES * KEYS) soon = fetch(soon, ahead->end, c / LANES, DOTS_STEP);
+    }
+    if (c < p->n) add_columns(b, p, (const uint64_t[3]){q * p->query_row, k * p->key_row, c}, p->n - c, sums);
+    ahead->at = soon;
 }
 
-INLINED void dots_block(const lar_dots *d, uint32_t q, uint32_t k, uint32_t queries, uint32_t keys) {
-    lanes sums[BLOCK * BLOCK];
-    const uint32_t size[2] = {queries, keys};
-    EACH(i, queries * keys) { sums[i] = (lanes){{{0}}}; }
-    add_part(&d->parts[0], q, k, size, sums);
-    add_part(&d->parts[1], q, k, size, sums);
+INLINED void dots_block(const block b, const lar_dots *d, uint32_t q, uint32_t k) {
+    lanes sums[QUERIES * KEYS];
+    EACH(i, b.queries * b.keys) { sums[i] = (lanes){{{0}}}; }
+    add_part(b, &d->parts[0], q, k, d->ahead, sums);
+    add_part(b, &d->parts[1], q, k, d->ahead, sums);
     float *out = d->out + q * d->out_row + k;
 #if VECTORS_WIDTH == 16
-    if (queries * keys == LANES) {
+    if (b.queries * b.keys == LANES) {
         float all[LANES];
         totals(sums, all);
-        EACH(i, queries) { memcpy(out + i * d->out_row, all + i * keys, keys * sizeof *all); }
+        EACH(i, b.queries) { memcpy(out + i * d->out_row, all + i * b.keys, b.keys * sizeof *all); }
         return;
     }
 #endif
-    EACH(i, queries) {
-        EACH(j, keys) { out[i * d->out_row + j] = total(&sums[i * keys + j]); }
+    EACH(i, b.queries) {
+        EACH(j, b.keys) { out[i * d->out_row + j] = total(&sums[i * b.keys + j]); }
     }
 }
 
-/* Queries from `q` to before `end` against `keys` keys from k on; `keys` is a constant. */
-INLINED void dots_keys(const lar_dots *d, uint32_t q, uint32_t end, uint32_t k, uint32_t keys) {
-    for (; q + BLOCK <= end; q += BLOCK) dots_block(d, q, k, BLOCK, keys);
-    for (; q < end; q++) dots_block(d, q, k, 1, keys);
+/* Queries from `q` to before `end` against `keys` keys from k on. */
+INLINED void dots_keys(lar_row_form form, const lar_dots *d, const uint32_t queries[2], uint32_t k, uint32_t keys) {
+    uint32_t q = queries[0];
+    for (; q + QUERIES <= queries[1]; q += QUERIES) dots_block((block){QUERIES, keys, form}, d, q, k);
+    for (; q + QUERIES / 2 <= queries[1]; q += QUERIES / 2) dots_block((block){QUERIES / 2, keys, form}, d, q, k);
+    for (; q < queries[1]; q++) dots_block((block){1, keys, form}, d, q, k);
+}
+
+INLINED void dots_of(lar_row_form form, const lar_dots *d) {
+    for (uint32_t near = 0; near < d->queries; near += NEAR) {
+        uint32_t queries[2] = {near, d->queries - near < NEAR ? d->queries : near + NEAR}, k = 0;
+        for (; k + KEYS <= d->keys; k += KEYS) dots_keys(form, d, queries, k, KEYS);
+        for (; k < d->keys; k++) dots_keys(form, d, queries, k, 1);
+    }
 }
 
 static void dots(const lar_dots *d) {
-    for (uint32_t near = 0; near < d->queries; near += NEAR) {
-        uint32_t end = d->queries - near < NEAR ? d->queries : near + NEAR, k = 0;
-        for (; k + BLOCK <= d->keys; k += BLOCK) dots_keys(d, near, end, k, BLOCK);
-        for (; k < d->keys; k++) dots_keys(d, near, end, k, 1);
-    }
+    lar_ahead nothing = {0};
+    lar_dots all = *d;
+    if (!all.ahead) all.ahead = &nothing;
+    if (d->form == LAR_ROWS_BF16) dots_of(LAR_ROWS_BF16, &all);
+    else dots_of(LAR_ROWS_F32, &all);
 }
 
-/* WIDTH * `wide` columns from c on, of `queries` queries from q on; both constants. */
-INLINED void mix_block(const lar_mix *m, uint32_t q, uint32_t c, uint32_t queries, uint32_t wide) {
-    reg sums[8];
+/* WIDTH * b.keys columns from c on, of b.queries queries from q on. */
+INLINED void mix_block(const block b, const lar_mix *m, uint32_t q, uint32_t c) {
+    reg sums[QUERIES * MIXED];
     float *out = m->out + q * m->out_row + c;
     const float *weight = m->weight + q * m->weight_row;
-    EACH(i, queries) {
-        EACH(j, wide) { sums[i * wide + j] = load_reg(out + i * m->out_row + j * WIDTH); }
+    const uint8_t *soon = m->ahead->at;
+    EACH(i, b.queries) {
+        EACH(j, b.keys) { sums[i * b.keys + j] = load_reg(out + i * m->out_row + j * WIDTH); }
     }
     for (uint32_t k = 0; k < m->keys; k++) {
-        const float *value = m->value + k * m->value_row + c;
-        reg row[4];
-        EACH(j, wide) { row[j] = load_reg(value + j * WIDTH); }
-        EACH(i, queries) {
+        reg row[MIXED];
+        EACH(j, b.keys) { row[j] = load_value(b.form, m->value, k * m->value_row + c + j * WIDTH); }
+        EACH(i, b.queries) {
             reg by = (reg){0} + weight[i * m->weight_row + k];
-            EACH(j, wide) { sums[i * wide + j] += row[j] * by; }
+            EACH(j, b.keys) { sums[i * b.keys + j] = multiply_add(row[j], by, sums[i * b.keys + j]); }
         }
+        if (b.queries * b.keys == QUERIES * MIXED) soon = fetch(soon, m->ahead->end, k, MIX_STEP);
     }
-    EACH(i, queries) {
-        EACH(j, wide) { store_reg(out + i * m->out_row + j * WIDTH, sums[i * wide + j]); }
+    m->ahead->at = soon;
+    EACH(i, b.queries) {
+        EACH(j, b.keys) { store_reg(out + i * m->out_row + j * WIDTH, sums[i * b.keys + j]); }
     }
 }
 
 /* All queries for some columns: these stay in the first-level cache. */
-INLINED void mix_columns(const lar_mix *m, uint32_t c, uint32_t wide) {
-    const uint32_t most = 8 / wide;
+INLINED void mix_columns(lar_row_form form, const lar_mix *m, uint32_t c, uint32_t wide) {
     uint32_t q = 0;
-    for (; q + most <= m->queries; q += most) mix_block(m, q, c, most, wide);
-    for (; q < m->queries; q++) mix_block(m, q, c, 1, wide);
+    for (; q + QUERIES <= m->queries; q += QUERIES) mix_block((block){QUERIES, wide, form}, m, q, c);
+    for (; q + QUERIES / 2 <= m->queries; q += QUERIES / 2) mix_block((block){QUERIES / 2, wide, form}, m, q, c);
+    for (; q < m->queries; q++) mix_block((block){1, wide, form}, m, q, c);
 }
 
-static void mix(const lar_mix *m) {
+INLINED void mix_of(lar_row_form form, const lar_mix *m) {
     uint32_t c = 0;
-    for (; c + 4 * WIDTH <= m->n; c += 4 * WIDTH) mix_columns(m, c, 4);
-    for (; c + WIDTH <= m->n; c += WIDTH) mix_columns(m, c, 1);
+    for (; c + MIXED * WIDTH <= m->n; c += MIXED * WIDTH) mix_columns(form, m, c, MIXED);
+    for (; c + WIDTH <= m->n; c += WIDTH) mix_columns(form, m, c, 1);
     for (; c < m->n; c++)
         for (uint32_t q = 0; q < m->queries; q++)
             for (uint32_t k = 0; k < m->keys; k++)
-                m->out[q * m->out_row + c] += m->weight[q * m->weight_row + k] * m->value[k * m->value_row + c];
+                m->out[q * m->out_row + c] =
+                    __builtin_fmaf(m->weight[q * m->weight_row + k], value_at(form, m->value, k * m->value_row + c),
+                                   m->out[q * m->out_row + c]);
+}
+
+static void mix(const lar_mix *m) {
+    lar_ahead nothing = {0};
+    lar_mix all = *m;
+    if (!all.ahead) all.ahead = &nothing;
+    if (m->form == LAR_ROWS_BF16) mix_of(LAR_ROWS_BF16, &all);
+    else mix_of(LAR_ROWS_F32, &all);
 }
 
 /* e^x as LAR_EXP says (panels.h), for x <= 0. Adding 1.5 * 2^23 rounds to the nearest integer, and leaves it in the low
@@ -249,6 +344,41 @@ static float weigh(float *x, uint32_t n, float scale, float *max) {
     return total(&sum);
 }
 
-const lar_vectors VECTORS_NAME = {dots, mix, weigh};
+/* -- rows of fewer bits: loops without branches, for the compiler to do many values at once. Subnormal numbers come out
+ * right by a product with a power of two. ---------------------------------------------------------------------- */
+
+INLINED uint32_t bits16(const uint8_t *from, uint32_t i) {
+    uint16_t v;
+    memcpy(&v, from + 2 * (size_t)i, sizeof v);
+    return v;
+}
+
+static void from_f16(const uint8_t *restrict from, uint32_t n, float *restrict to) {
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t h = bits16(from, i), sign = (h & 0x8000u) << 16, most = h & 0x7fffu;
+        uint32_t bits = lar_float_bits(lar_bits_float(most << 13) * 0x1p112f);
+        bits |= most >= 0x7c00u ? 0x7f800000u | most << 13 : 0; /* infinities and NaN */
+        to[i] = lar_bits_float(sign | bits);
+    }
+}
+
+static void from_bf16(const uint8_t *restrict from, uint32_t n, float *restrict to) {
+    for (uint32_t i = 0; i < n; i++) to[i] = lar_bits_float(bits16(from, i) << 16);
+}
+
+static void from_e4m3(const uint8_t *restrict from, uint32_t n, float scale, float *restrict to) {
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t b = from[i], sign = (b & 0x80u) << 24, most = b & 0x7fu;
+        uint32_t bits = lar_float_bits(lar_bits_float(most << 20) * 0x1p120f);
+        bits |= most == 0x7fu ? 0x7fc00000u : 0; /* NaN */
+        to[i] = lar_bits_float(sign | bits) * scale;
+    }
+}
+
+static void from_int8(const uint8_t *restrict from, uint32_t n, float scale, float *restrict to) {
+    for (uint32_t i = 0; i < n; i++) to[i] = (float)(int8_t)from[i] * scale;
+}
+
+const lar_vectors VECTORS_NAME = {dots, mix, weigh, from_f16, from_bf16, from_e4m3, from_int8};
 
 #endif

@@ -277,6 +277,7 @@ static void attend(const pass *p, const lar_layer *l, uint32_t layer) {
         a.latents = lar_latent_cache_rows(p->parts[i].cache, layer);
         a.first = lar_latent_cache_length(p->parts[i].cache);
         a.tokens = p->parts[i].count;
+        if (i + 1 == p->count) a.then = lar_matrix_ahead(&l->output);
         if (a.tokens) lar_attend(&a, p->f->o.form, &p->run);
         a.query += (uint64_t)a.tokens * c->heads * (c->nope + c->rope.dims);
         a.out += (uint64_t)a.tokens * c->heads * c->value;

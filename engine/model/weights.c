@@ -261,9 +261,9 @@ static lar_error from_kv_b(const loader *l, lar_layer *layer) {
     lar_error e = need(l, W_KV_UP, 0, &(shape){{1, c->heads * step, c->rank}}, &t);
     if (!e) e = transpose(l, t, step, c->nope, &turned);
     if (e) return e;
-    e = per_head(l, &(slices){t, 0, step, c->nope, c->heads, LAR_ACTIVATIONS_F32}, &layer->key_expand);
-    if (!e) e = per_head(l, &(slices){t, c->nope, step, c->value, c->heads, LAR_ACTIVATIONS_F32}, &layer->value_up);
-    if (!e) e = per_head(l, &(slices){turned, 0, c->rank, c->rank, c->heads, LAR_ACTIVATIONS_F32}, &layer->key_absorb);
+    e = per_head(l, &(slices){t, 0, step, c->nope, c->heads, l->o->activations}, &layer->key_expand);
+    if (!e) e = per_head(l, &(slices){t, c->nope, step, c->value, c->heads, l->o->activations}, &layer->value_up);
+    if (!e) e = per_head(l, &(slices){turned, 0, c->rank, c->rank, c->heads, l->o->activations}, &layer->key_absorb);
     return e;
 }
 
@@ -276,9 +276,9 @@ static lar_error from_split(const loader *l, lar_layer *layer) {
     if (!e) e = need(l, W_VALUE_UP, 0, &(shape){{c->heads, c->value, c->rank}}, &v);
     if (!e) e = transpose(l, k, c->rank, c->rank, &turned);
     if (e) return e;
-    e = per_head(l, &(slices){k, 0, c->rank, c->rank, c->heads, LAR_ACTIVATIONS_F32}, &layer->key_absorb);
-    if (!e) e = per_head(l, &(slices){v, 0, c->value, c->value, c->heads, LAR_ACTIVATIONS_F32}, &layer->value_up);
-    if (!e) e = per_head(l, &(slices){turned, 0, c->nope, c->nope, c->heads, LAR_ACTIVATIONS_F32}, &layer->key_expand);
+    e = per_head(l, &(slices){k, 0, c->rank, c->rank, c->heads, l->o->activations}, &layer->key_absorb);
+    if (!e) e = per_head(l, &(slices){v, 0, c->value, c->value, c->heads, l->o->activations}, &layer->value_up);
+    if (!e) e = per_head(l, &(slices){turned, 0, c->nope, c->nope, c->heads, l->o->activations}, &layer->key_expand);
     return e;
 }
 

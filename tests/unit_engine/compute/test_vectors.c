@@ -9,6 +9,7 @@
 
 #include "engine/compute/cpu.h"
 #include "engine/compute/vectors.h"
+#include "engine/files/float_bits.h"
 #include "random_weights.h"
 
 enum { QUERIES = 11, KEYS = 13, WIDE = 200 };
@@ -37,11 +38,12 @@ static int paths(const lar_vectors *out[3]) {
 /* Queries [at[0], at[0] + at[1]) with keys [at[2], at[2] + at[3]): n columns, and after a gap of 3 half as many. */
 static void dots(const lar_vectors *v, rows *r, const uint32_t at[4], uint32_t n) {
     const float *query = &r->query[at[0]][1], *key = &r->key[at[2]][2];
-    v->dots(&(lar_dots){{{query, WIDE + 3, key, WIDE + 5, n}, {query + n + 3, WIDE + 3, key + n + 3, WIDE + 5, n / 2}},
-                        &r->out[at[0]][at[2]],
-                        WIDE,
-                        at[1],
-                        at[3]});
+    v->dots(&(lar_dots){.parts = {{query, WIDE + 3, key, WIDE + 5, n},
+                                  {query + n + 3, WIDE + 3, key + n + 3, WIDE + 5, n / 2}},
+                        .out = &r->out[at[0]][at[2]],
+                        .out_row = WIDE,
+                        .queries = at[1],
+                        .keys = at[3]});
 }
 
 static void dots_do_not_depend_on_grouping(void **state) {
@@ -75,7 +77,15 @@ static void dots_do_not_depend_on_grouping(void **state) {
 }
 
 static void mix(const lar_vectors *v, rows *r, uint32_t q, uint32_t queries, uint32_t n) {
-    v->mix(&(lar_mix){&r->query[q][0], WIDE + 3, &r->key[0][1], WIDE + 5, &r->out[q][0], WIDE, queries, KEYS, n});
+    v->mix(&(lar_mix){.weight = &r->query[q][0],
+                      .weight_row = WIDE + 3,
+                      .value = &r->key[0][1],
+                      .value_row = WIDE + 5,
+                      .out = &r->out[q][0],
+                      .out_row = WIDE,
+                      .queries = queries,
+                      .keys = KEYS,
+                      .n = n});
 }
 
 static void mixes_do_not_depend_on_grouping(void **state) {
@@ -101,6 +111,130 @@ static void mixes_do_not_depend_on_grouping(void **state) {
             got = start;
             for (uint32_t q = 0; q < QUERIES; q++) mix(v[i], &got, q, 1, widths[w]);
             assert_memory_equal(&got, &want, sizeof got);
+        }
+    }
+}
+
+/* n floats, rounded, and the same as bfloat16. */
+static void round_rows(float *floats, uint16_t *halves, uint32_t n) {
+    for (uint32_t i = 0; i < n; i++) {
+        halves[i] = lar_float_bf16(floats[i]);
+        floats[i] = lar_bf16_float(halves[i]);
+    }
+}
+
+static void rows_of_bf16_are_rows_of_their_values(void **state) {
+    (void)state;
+    enum { ROW = WIDE + 5 };
+    static const uint32_t widths[] = {3, 16, 33, 100, 128};
+    static uint16_t halves[KEYS * ROW + 1]; /* read from an odd value on: at no multiple of four bytes */
+    const lar_vectors *v[3];
+    int count = paths(v);
+    rows r;
+    fill(&r);
+    round_rows(&r.key[0][0], halves + 1, KEYS * ROW);
+    for (size_t w = 0; w < sizeof widths / sizeof *widths; w++)
+        for (int i = 0; i < count; i++) {
+            uint32_t n = widths[w];
+            rows want = r, got = r;
+            dots(v[i], &want, (uint32_t[]){0, QUERIES, 0, KEYS}, n);
+            v[i]->dots(&(lar_dots){.parts = {{&r.query[0][1], WIDE + 3, halves + 1 + 2, ROW, n},
+                                             {&r.query[0][1 + n + 3], WIDE + 3, halves + 1 + 2 + n + 3, ROW, n / 2}},
+                                   .form = LAR_ROWS_BF16,
+                                   .out = &got.out[0][0],
+                                   .out_row = WIDE,
+                                   .queries = QUERIES,
+                                   .keys = KEYS});
+            assert_memory_equal(&got, &want, sizeof got);
+            want = got = r;
+            mix(v[i], &want, 0, QUERIES, n);
+            v[i]->mix(&(lar_mix){.weight = &r.query[0][0],
+                                 .weight_row = WIDE + 3,
+                                 .value = halves + 1 + 1,
+                                 .value_row = ROW,
+                                 .form = LAR_ROWS_BF16,
+                                 .out = &got.out[0][0],
+                                 .out_row = WIDE,
+                                 .queries = QUERIES,
+                                 .keys = KEYS,
+                                 .n = n});
+            assert_memory_equal(&got, &want, sizeof got);
+        }
+}
+
+/* Fetching changes no sum, takes no more lines than it may, and ends at the end. */
+static void ahead_is_fetched_as_work_goes_on(void **state) {
+    (void)state;
+    enum { LINE = 64, N = 64 };
+    static uint8_t memory[1 << 16];
+    const lar_vectors *v[3];
+    int count = paths(v);
+    for (int i = 0; i < count; i++) {
+        rows want, got;
+        fill(&want);
+        got = want;
+        mix(v[i], &want, 0, 8, N);
+        lar_ahead much = {memory, memory + sizeof memory}, little = {memory, memory + LINE};
+        lar_mix m = {.weight = &got.query[0][0],
+                     .weight_row = WIDE + 3,
+                     .value = &got.key[0][1],
+                     .value_row = WIDE + 5,
+                     .out = &got.out[0][0],
+                     .out_row = WIDE,
+                     .queries = 8,
+                     .keys = KEYS,
+                     .n = N,
+                     .ahead = &much};
+        lar_dots d = {.parts = {{&got.query[0][0], WIDE + 3, &got.key[0][0], WIDE + 5, N}},
+                      .out = &got.out[0][0],
+                      .out_row = WIDE,
+                      .queries = 8,
+                      .keys = KEYS,
+                      .ahead = &much};
+        v[i]->mix(&m);
+        assert_memory_equal(&got, &want, sizeof got);
+        ptrdiff_t mixed = much.at - memory, most = 8 * KEYS * N / LAR_AHEAD_PRODUCTS * LINE;
+        assert_true(mixed > most / 2 && mixed <= most * 3 / 2);
+        much.at = memory;
+        v[i]->dots(&d);
+        ptrdiff_t dotted = much.at - memory;
+        assert_true(dotted > most / 2 && dotted <= most * 3 / 2);
+        m.ahead = d.ahead = &little;
+        v[i]->mix(&m);
+        const uint8_t *after = little.at;
+        v[i]->dots(&d);
+        assert_true(after >= little.end && after <= little.end + LINE && little.at == after);
+    }
+}
+
+static void same_floats(const float *got, const float *want, uint32_t n) {
+    for (uint32_t i = 0; i < n; i++)
+        assert_true(isnan(want[i]) ? isnan(got[i]) : lar_float_bits(got[i]) == lar_float_bits(want[i]));
+}
+
+static void values_of_fewer_bits_are_exact(void **state) {
+    (void)state;
+    enum { ALL = 65536, BYTES = 256 };
+    static uint8_t halves[2 * ALL + 1], bytes[BYTES + 1];
+    static float want[ALL], got[ALL];
+    const lar_vectors *v[3];
+    int count = paths(v);
+    for (uint32_t i = 0; i < ALL; i++) halves[1 + 2 * i] = (uint8_t)i, halves[2 + 2 * i] = (uint8_t)(i >> 8);
+    for (uint32_t i = 0; i < BYTES; i++) bytes[1 + i] = (uint8_t)i;
+    for (int k = 0; k < count; k++) {
+        for (uint32_t i = 0; i < ALL; i++) want[i] = lar_f16_float((uint16_t)i);
+        v[k]->from_f16(halves + 1, ALL, got);
+        same_floats(got, want, ALL);
+        for (uint32_t i = 0; i < ALL; i++) want[i] = lar_bf16_float((uint16_t)i);
+        v[k]->from_bf16(halves + 1, ALL, got);
+        same_floats(got, want, ALL);
+        for (uint32_t n = 1; n <= BYTES; n += 51) {
+            for (uint32_t i = 0; i < n; i++) want[i] = lar_e4m3_float((uint8_t)i) * 0.37f;
+            v[k]->from_e4m3(bytes + 1, n, 0.37f, got);
+            same_floats(got, want, n);
+            for (uint32_t i = 0; i < n; i++) want[i] = (float)(int8_t)i * 0.37f;
+            v[k]->from_int8(bytes + 1, n, 0.37f, got);
+            same_floats(got, want, n);
         }
     }
 }
@@ -141,9 +275,9 @@ static void weights_are_exponentials(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(dots_do_not_depend_on_grouping),
-        cmocka_unit_test(mixes_do_not_depend_on_grouping),
-        cmocka_unit_test(weights_are_exponentials),
+        cmocka_unit_test(dots_do_not_depend_on_grouping),        cmocka_unit_test(mixes_do_not_depend_on_grouping),
+        cmocka_unit_test(rows_of_bf16_are_rows_of_their_values), cmocka_unit_test(ahead_is_fetched_as_work_goes_on),
+        cmocka_unit_test(values_of_fewer_bits_are_exact),        cmocka_unit_test(weights_are_exponentials),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
