@@ -56,26 +56,29 @@ uint64_t lar_attention_scratch(const lar_attention_shape *s, uint32_t tokens, ui
            (absorbed + expanded + parts * room_floats(s)) * sizeof(float);
 }
 
+/* A call's, or where that is done in several goes, one of them. */
 typedef struct job {
     const lar_attention *a;
     const lar_run *run;
     places p;
-    uint32_t parts;
-    uint32_t from, count; /* expanded: the tile */
-    const float *rows;    /* expanded: its rows, (count, rank + rope) */
+    uint32_t tokens, workers;
+    const lar_attention_part *part; /* expanded: the sequence */
+    uint32_t from, count;           /* expanded: the tile */
+    const float *rows;              /* expanded: its rows, (count, rank + rope) */
 } job;
 
 static job job_of(const lar_attention *a, const lar_run *run) {
     const lar_attention_shape *s = &a->shape;
-    job j = {.a = a, .run = run, .parts = run->workers ? lar_workers_count(run->workers) : 1};
-    uint64_t absorbed = (uint64_t)least(a->tokens, LAR_ATTENTION_ABSORB_TOKENS) * s->heads * s->rank;
+    job j = {.a = a, .run = run, .workers = run->workers ? lar_workers_count(run->workers) : 1};
+    for (uint32_t i = 0; i < a->count; i++) j.tokens += a->parts[i].tokens;
+    uint64_t absorbed = (uint64_t)least(j.tokens, LAR_ATTENTION_ABSORB_TOKENS) * s->heads * s->rank;
     j.p.state = (running *)(void *)a->scratch;
-    j.p.latent = (float *)(void *)(j.p.state + (uint64_t)a->tokens * s->heads);
+    j.p.latent = (float *)(void *)(j.p.state + (uint64_t)j.tokens * s->heads);
     j.p.sum = j.p.latent + absorbed;
     j.p.rooms = j.p.sum + absorbed;
-    j.p.keys = j.p.rooms + j.parts * room_floats(s);
+    j.p.keys = j.p.rooms + j.workers * room_floats(s);
     j.p.values = j.p.keys + (uint64_t)LAR_ATTENTION_TILE * s->heads * s->nope;
-    for (uint64_t i = 0; i < (uint64_t)a->tokens * s->heads; i++) j.p.state[i] = (running){-INFINITY, 0};
+    for (uint64_t i = 0; i < (uint64_t)j.tokens * s->heads; i++) j.p.state[i] = (running){-INFINITY, 0};
     return j;
 }
 
@@ -129,9 +132,7 @@ static void absorb_tile(const job *j, uint32_t token, uint32_t h, uint32_t end, 
 }
 
 /* A tile of rows, as the absorbed form reads it. */
-static group tile_of(const lar_attention *a, uint32_t from, uint32_t count, float *room) {
-    const lar_attention_shape *s = &a->shape;
-    const lar_latents *l = &a->latents;
+static group tile_of(const lar_attention_shape *s, const lar_latents *l, uint32_t from, uint32_t count, float *room) {
     lar_row_form form = l->bf16 ? LAR_ROWS_BF16 : LAR_ROWS_F32;
     uint64_t row = s->rank + s->rope, rank_bytes = s->rank * (l->bf16 ? sizeof(uint16_t) : sizeof(float));
     const void *rows = l->bf16 ? (const void *)l->kept(l, from) : l->rows(l, from, count, room);
@@ -141,11 +142,17 @@ static group tile_of(const lar_attention *a, uint32_t from, uint32_t count, floa
                    .mix = {.value = rows, .value_row = row, .n = s->rank, .form = form}};
 }
 
-/* All tiles of rows, for the heads from `begin` to before `end`. Meanwhile the next tile is fetched, and `then`. */
-static void absorb_rows(const job *j, uint32_t begin, uint32_t end, float *room, lar_ahead then) {
-    const lar_attention *a = j->a;
-    const lar_latents *l = &a->latents;
-    uint32_t all = a->first + a->tokens;
+/* What one worker does: heads from `begin` to before `end`. */
+typedef struct own_heads {
+    uint32_t begin, end;
+    float *room;
+    lar_ahead then;
+} own_heads;
+
+/* All tiles of a part's rows; `token` is the number of its first query. Meanwhile the next tile is fetched, and `then`. */
+static void absorb_rows(const job *j, const lar_attention_part *part, uint32_t token, own_heads *h) {
+    const lar_latents *l = &part->latents;
+    uint32_t all = part->first + part->tokens;
     for (uint32_t from = 0; from < all; from += LAR_ATTENTION_TILE) {
         uint32_t count = least(all - from, LAR_ATTENTION_TILE), next = from + LAR_ATTENTION_TILE;
         lar_ahead ahead = {0};
@@ -153,63 +160,65 @@ static void absorb_rows(const job *j, uint32_t begin, uint32_t end, float *room,
             ahead.at = l->kept(l, next);
             ahead.end = ahead.at + (uint64_t)least(all - next, LAR_ATTENTION_TILE) * l->row_bytes;
         }
-        group g = tile_of(a, from, count, room);
-        g.dots.ahead = next < all ? &ahead : &then, g.mix.ahead = &then;
-        for (uint32_t t = from > a->first ? from - a->first : 0; t < a->tokens; t++) {
-            g.seen = least(count, a->first + t + 1 - from);
-            absorb_tile(j, t, begin, end, &g);
+        group g = tile_of(&j->a->shape, l, from, count, h->room);
+        g.dots.ahead = next < all ? &ahead : &h->then, g.mix.ahead = &h->then;
+        for (uint32_t t = from > part->first ? from - part->first : 0; t < part->tokens; t++) {
+            g.seen = least(count, part->first + t + 1 - from);
+            absorb_tile(j, token + t, h->begin, h->end, &g);
         }
     }
 }
 
-static lar_ahead share_of(const lar_ahead *all, uint32_t part, uint32_t parts) {
+static lar_ahead share_of(const lar_ahead *all, uint32_t worker, uint32_t workers) {
     uint64_t begin, end;
     if (!all->at) return *all;
-    lar_workers_share((uint64_t)(all->end - all->at), part, parts, &begin, &end);
+    lar_workers_share((uint64_t)(all->end - all->at), worker, workers, &begin, &end);
     return (lar_ahead){all->at + begin, all->at + end};
 }
 
-/* What one part's products need. */
-static uint64_t part_workspace(const lar_attention *a, uint32_t tokens, uint32_t parts) {
-    uint32_t heads = (a->shape.heads + parts - 1) / parts;
+/* What one worker's products need. */
+static uint64_t worker_workspace(const lar_attention *a, uint32_t tokens, uint32_t workers) {
+    uint32_t heads = (a->shape.heads + workers - 1) / workers;
     uint64_t up = lar_matmul_workspace(a->key_absorb, heads, tokens);
     uint64_t down = lar_matmul_workspace(a->value_up, heads, tokens);
     return ((up > down ? up : down) + 63) / 64 * 64;
 }
 
-uint64_t lar_attention_workspace(const lar_attention *a, uint32_t tokens, uint32_t parts) {
-    return part_workspace(a, least(tokens, LAR_ATTENTION_ABSORB_TOKENS), parts) * parts;
+uint64_t lar_attention_workspace(const lar_attention *a, uint32_t tokens, uint32_t workers) {
+    return worker_workspace(a, least(tokens, LAR_ATTENTION_ABSORB_TOKENS), workers) * workers;
 }
 
-/* A part's heads from query to value: none of it needs another's, so nobody waits in between. */
-static void absorb_part(void *context, uint32_t part, uint32_t parts) {
+/* A worker's heads from query to value: none of it needs another's, so nobody waits in between. */
+static void absorb_heads(void *context, uint32_t worker, uint32_t workers) {
     const job *j = context;
     const lar_attention *a = j->a;
     const lar_attention_shape *s = &a->shape;
-    uint64_t begin, end, head = s->nope + s->rope, rank = s->rank, heads = s->heads;
-    lar_workers_share(heads, part, parts, &begin, &end);
+    uint64_t begin, end, head = s->nope + s->rope, rank = s->rank, all = s->heads;
+    lar_workers_share(all, worker, workers, &begin, &end);
     if (begin == end) return;
-    uint32_t count = (uint32_t)(end - begin);
-    lar_run alone = {.workspace_bytes = part_workspace(a, a->tokens, parts)};
-    alone.workspace = (uint8_t *)j->run->workspace + part * alone.workspace_bytes;
+    uint32_t count = (uint32_t)(end - begin), token = 0;
+    lar_run alone = {.workspace_bytes = worker_workspace(a, j->tokens, workers)};
+    alone.workspace = (uint8_t *)j->run->workspace + worker * alone.workspace_bytes;
     float *latent = j->p.latent + begin * rank, *sum = j->p.sum + begin * rank;
-    lar_matmul(&(lar_product){a->key_absorb + begin, count, a->tokens, a->query + begin * head, heads * head, head,
-                              latent, heads * rank, rank},
+    lar_matmul(&(lar_product){a->key_absorb + begin, count, j->tokens, a->query + begin * head, all * head, head,
+                              latent, all * rank, rank},
                &alone);
-    for (uint64_t t = 0; t < a->tokens; t++) memset(sum + t * heads * rank, 0, count * rank * sizeof *sum);
-    absorb_rows(j, (uint32_t)begin, (uint32_t)end, j->p.rooms + part * room_floats(s), share_of(&a->then, part, parts));
-    for (uint64_t t = 0; t < a->tokens; t++)
-        for (uint64_t h = begin; h < end; h++)
-            scale_row(j->p.sum + (t * heads + h) * rank, 1.0f / j->p.state[t * heads + h].sum, s->rank);
-    lar_matmul(&(lar_product){a->value_up + begin, count, a->tokens, sum, heads * rank, rank, a->out + begin * s->value,
-                              heads * s->value, s->value},
+    for (uint64_t t = 0; t < j->tokens; t++) memset(sum + t * all * rank, 0, count * rank * sizeof *sum);
+    own_heads h = {(uint32_t)begin, (uint32_t)end, j->p.rooms + worker * room_floats(s),
+                   share_of(&a->then, worker, workers)};
+    for (uint32_t i = 0; i < a->count; token += a->parts[i++].tokens) absorb_rows(j, &a->parts[i], token, &h);
+    for (uint64_t t = 0; t < j->tokens; t++)
+        for (uint64_t i = begin; i < end; i++)
+            scale_row(j->p.sum + (t * all + i) * rank, 1.0f / j->p.state[t * all + i].sum, s->rank);
+    lar_matmul(&(lar_product){a->value_up + begin, count, j->tokens, sum, all * rank, rank, a->out + begin * s->value,
+                              all * s->value, s->value},
                &alone);
 }
 
 static void absorb(const lar_attention *a, const lar_run *run) {
     job j = job_of(a, run);
-    LAR_ASSERT(run->workspace_bytes >= lar_attention_workspace(a, a->tokens, j.parts));
-    run_parts(run, absorb_part, &j);
+    LAR_ASSERT(run->workspace_bytes >= lar_attention_workspace(a, j.tokens, j.workers));
+    run_parts(run, absorb_heads, &j);
 }
 
 /* -- expanded ---------------------------------------------------------------------------------------------------- */
@@ -227,10 +236,11 @@ static void expand_head(const job *j, uint32_t h) {
     g.dots.parts[0].key = j->p.keys + (uint64_t)h * LAR_ATTENTION_TILE * s->nope;
     g.dots.parts[1].key = j->rows + s->rank;
     g.mix.value = j->p.values + (uint64_t)h * LAR_ATTENTION_TILE * s->value;
-    for (uint32_t t = j->from > a->first ? j->from - a->first : 0; t < a->tokens; t += GROUP) {
+    const lar_attention_part *part = j->part;
+    for (uint32_t t = j->from > part->first ? j->from - part->first : 0; t < part->tokens; t += GROUP) {
         uint64_t at = t * heads + h;
-        g.dots.queries = least(a->tokens - t, GROUP);
-        g.seen = a->first + t + 1 - j->from;
+        g.dots.queries = least(part->tokens - t, GROUP);
+        g.seen = part->first + t + 1 - j->from;
         g.dots.parts[0].query = a->query + at * head, g.dots.parts[1].query = g.dots.parts[0].query + s->nope;
         g.mix.out = a->out + at * s->value;
         g.state = j->p.state + at;
@@ -238,47 +248,80 @@ static void expand_head(const job *j, uint32_t h) {
     }
 }
 
-static void expand_part(void *context, uint32_t part, uint32_t parts) {
+static void expand_heads(void *context, uint32_t worker, uint32_t workers) {
     const job *j = context;
     uint64_t begin, end;
-    lar_workers_share(j->a->shape.heads, part, parts, &begin, &end);
+    lar_workers_share(j->a->shape.heads, worker, workers, &begin, &end);
     for (uint64_t h = begin; h < end; h++) expand_head(j, (uint32_t)h);
 }
 
+/* The one part of `a`. */
 static void expand(const lar_attention *a, const lar_run *run) {
     const lar_attention_shape *s = &a->shape;
+    const lar_latents *l = &a->parts->latents;
     job j = job_of(a, run);
-    uint32_t end = a->first + a->tokens, row = s->rank + s->rope;
-    memset(a->out, 0, (uint64_t)a->tokens * s->heads * s->value * sizeof(float));
+    uint32_t end = a->parts->first + j.tokens, row = s->rank + s->rope;
+    j.part = a->parts;
+    memset(a->out, 0, (uint64_t)j.tokens * s->heads * s->value * sizeof(float));
     for (j.from = 0; j.from < end; j.from += LAR_ATTENTION_TILE) {
         j.count = least(end - j.from, LAR_ATTENTION_TILE);
-        j.rows = a->latents.rows(&a->latents, j.from, j.count, j.p.rooms);
+        j.rows = l->rows(l, j.from, j.count, j.p.rooms);
         lar_matmul(&(lar_product){a->key_expand, s->heads, j.count, j.rows, row, 0, j.p.keys, s->nope,
                                   (uint64_t)LAR_ATTENTION_TILE * s->nope},
                    run);
         lar_matmul(&(lar_product){a->value_up, s->heads, j.count, j.rows, row, 0, j.p.values, s->value,
                                   (uint64_t)LAR_ATTENTION_TILE * s->value},
                    run);
-        run_parts(run, expand_part, &j);
+        run_parts(run, expand_heads, &j);
     }
-    for (uint64_t i = 0; i < (uint64_t)a->tokens * s->heads; i++)
+    for (uint64_t i = 0; i < (uint64_t)j.tokens * s->heads; i++)
         scale_row(a->out + i * s->value, 1.0f / j.p.state[i].sum, s->value);
 }
 
+/* -- both -------------------------------------------------------------------------------------------------------- */
+
+static bool expands(const lar_attention_part *part, lar_attention_form form) {
+    return form == LAR_ATTENTION_EXPANDED ||
+           (form == LAR_ATTENTION_BY_LENGTH && part->tokens >= LAR_ATTENTION_EXPAND_FROM);
+}
+
+/* What is done together: `a` with parts of its own, whose queries begin at `token` of the whole. */
+typedef struct go {
+    lar_attention a;
+    lar_attention_part parts[LAR_ATTENTION_PARTS];
+    uint32_t tokens;
+} go;
+
+static void begin_go(go *g, const lar_attention *a, uint64_t token) {
+    const lar_attention_shape *s = &a->shape;
+    g->a = *a;
+    g->a.parts = g->parts, g->a.count = g->tokens = 0;
+    g->a.query += token * s->heads * (s->nope + s->rope);
+    g->a.out += token * s->heads * s->value;
+}
+
+static void add_to_go(go *g, const lar_attention_part *part, uint32_t from, uint32_t tokens) {
+    g->parts[g->a.count++] = (lar_attention_part){part->latents, part->first + from, tokens};
+    g->tokens += tokens;
+}
+
 void lar_attend(const lar_attention *a, lar_attention_form form, const lar_run *run) {
-    if (form == LAR_ATTENTION_BY_LENGTH)
-        form = a->tokens >= LAR_ATTENTION_EXPAND_FROM ? LAR_ATTENTION_EXPANDED : LAR_ATTENTION_ABSORBED;
-    if (form == LAR_ATTENTION_EXPANDED) {
-        expand(a, run);
-        return;
+    go g;
+    uint64_t token = 0; /* those before it are done, or in `g` */
+    LAR_ASSERT(a->count <= LAR_ATTENTION_PARTS);
+    begin_go(&g, a, 0);
+    for (uint32_t i = 0; i < a->count; i++) {
+        const lar_attention_part *part = &a->parts[i];
+        bool whole = expands(part, form);
+        for (uint32_t from = 0, some; from < part->tokens; from += some, token += some) {
+            some = whole ? part->tokens : least(part->tokens - from, LAR_ATTENTION_ABSORB_TOKENS - g.tokens);
+            if (whole && g.tokens) absorb(&g.a, run), begin_go(&g, a, token);
+            add_to_go(&g, part, from, some);
+            if (whole) expand(&g.a, run);
+            else if (g.tokens == LAR_ATTENTION_ABSORB_TOKENS) absorb(&g.a, run);
+            else continue;
+            begin_go(&g, a, token + some);
+        }
     }
-    uint64_t query = (uint64_t)a->shape.heads * (a->shape.nope + a->shape.rope);
-    for (uint32_t done = 0; done < a->tokens; done += LAR_ATTENTION_ABSORB_TOKENS) {
-        lar_attention some = *a;
-        some.first += done;
-        some.tokens = least(a->tokens - done, LAR_ATTENTION_ABSORB_TOKENS);
-        some.query += done * query;
-        some.out += (uint64_t)done * a->shape.heads * a->shape.value;
-        absorb(&some, run);
-    }
+    if (g.tokens) absorb(&g.a, run);
 }

@@ -18,7 +18,8 @@ enum {
      * query: about 170 queries by count of products. Measured for V2-Lite on CPUs: equal from 64 to 128
      * (ik_llama.cpp PR 282). */
     LAR_ATTENTION_EXPAND_FROM = 128,
-    LAR_ATTENTION_ABSORB_TOKENS = 128 /* queries at a time in the absorbed form; more are done in several goes */
+    LAR_ATTENTION_ABSORB_TOKENS = 128, /* queries at a time in the absorbed form; more are done in several goes */
+    LAR_ATTENTION_PARTS = 16           /* sequences at a time */
 };
 
 /* Where rows come from, whatever form they are kept in. */
@@ -39,17 +40,23 @@ typedef struct lar_attention_shape {
     float scale;
 } lar_attention_shape;
 
+/* Queries of one sequence, at positions first, first + 1, ...; their rows are there already. */
+typedef struct lar_attention_part {
+    lar_latents latents;
+    uint32_t first, tokens;
+} lar_attention_part;
+
 typedef struct lar_attention {
     lar_attention_shape shape;
-    const lar_matrix *key_absorb; /* (heads) of (rank, nope): W_UK^T */
-    const lar_matrix *key_expand; /* (heads) of (nope, rank): W_UK */
-    const lar_matrix *value_up;   /* (heads) of (value, rank): W_UV */
-    lar_latents latents;
-    uint32_t first, tokens; /* queries at positions first, first + 1, ...; their rows are there already */
-    const float *query;     /* (tokens, heads, nope + rope), rotated */
-    float *out;             /* (tokens, heads, value) */
-    float *scratch;         /* of lar_attention_scratch() bytes */
-    lar_ahead then;         /* what the workers read next, in equal shares one behind the other; may be empty */
+    const lar_matrix *key_absorb;    /* (heads) of (rank, nope): W_UK^T */
+    const lar_matrix *key_expand;    /* (heads) of (nope, rank): W_UK */
+    const lar_matrix *value_up;      /* (heads) of (value, rank): W_UV */
+    const lar_attention_part *parts; /* (count), count <= LAR_ATTENTION_PARTS */
+    uint32_t count;
+    const float *query; /* (tokens of all parts, heads, nope + rope), rotated */
+    float *out;         /* (tokens of all parts, heads, value) */
+    float *scratch;     /* of lar_attention_scratch() bytes */
+    lar_ahead then;     /* what the workers read next, in equal shares one behind the other; may be empty */
 } lar_attention;
 
 typedef enum lar_attention_form {
@@ -58,11 +65,12 @@ typedef enum lar_attention_form {
     LAR_ATTENTION_EXPANDED
 } lar_attention_form;
 
-/* Bytes for up to `tokens` queries in any form, by `parts` workers. */
-uint64_t lar_attention_scratch(const lar_attention_shape *s, uint32_t tokens, uint32_t parts);
+/* Bytes for up to `tokens` queries of all parts in any form, by `workers`. */
+uint64_t lar_attention_scratch(const lar_attention_shape *s, uint32_t tokens, uint32_t workers);
 /* Bytes of run.workspace for the same, beside what the products of the expanded form ask for. */
-uint64_t lar_attention_workspace(const lar_attention *a, uint32_t tokens, uint32_t parts);
-/* The workers of `run` share the heads; rows are read by several at once. */
+uint64_t lar_attention_workspace(const lar_attention *a, uint32_t tokens, uint32_t workers);
+/* The workers of `run` share the heads; rows are read by several at once. Parts in the absorbed form share its products:
+ * matrices are read once for all of them. */
 void lar_attend(const lar_attention *a, lar_attention_form form, const lar_run *run);
 
 #endif

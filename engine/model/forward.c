@@ -266,21 +266,26 @@ static void latents(const pass *p, const lar_layer *l, uint32_t layer) {
 
 static void attend(const pass *p, const lar_layer *l, uint32_t layer) {
     const lar_model_config *c = p->f->c;
+    lar_attention_part parts[LAR_ATTENTION_PARTS];
     lar_attention a = {.shape = attention_shape(c),
                        .key_absorb = l->key_absorb,
                        .key_expand = l->key_expand,
                        .value_up = l->value_up,
+                       .parts = parts,
                        .query = floats(p, B_QUERY),
                        .out = floats(p, B_HEADS),
                        .scratch = floats(p, B_ATTENTION)};
-    for (uint32_t i = 0; i < p->count; i++) {
-        a.latents = lar_latent_cache_rows(p->parts[i].cache, layer);
-        a.first = lar_latent_cache_length(p->parts[i].cache);
-        a.tokens = p->parts[i].count;
-        if (i + 1 == p->count) a.then = lar_matrix_ahead(&l->output);
-        if (a.tokens) lar_attend(&a, p->f->o.form, &p->run);
-        a.query += (uint64_t)a.tokens * c->heads * (c->nope + c->rope.dims);
-        a.out += (uint64_t)a.tokens * c->heads * c->value;
+    for (uint32_t i = 0; i < p->count;) {
+        uint64_t tokens = 0;
+        for (a.count = 0; i < p->count && a.count < LAR_ATTENTION_PARTS; i++, tokens += parts[a.count++].tokens) {
+            const lar_forward_part *from = &p->parts[i];
+            parts[a.count] = (lar_attention_part){lar_latent_cache_rows(from->cache, layer),
+                                                  lar_latent_cache_length(from->cache), from->count};
+        }
+        if (i == p->count) a.then = lar_matrix_ahead(&l->output);
+        lar_attend(&a, p->f->o.form, &p->run);
+        a.query += tokens * c->heads * (c->nope + c->rope.dims);
+        a.out += tokens * c->heads * c->value;
     }
 }
 

@@ -12,7 +12,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/ensure.h"
 #include "base/hash.h"
+#include "engine/compute/vectors.h"
+
+enum { SPAN = 1024 }; /* logits weighed at once */
 
 typedef struct candidate {
     float logit; /* after all penalties, before temperature */
@@ -162,7 +166,33 @@ static void collect(lar_sampler *s, float from) {
     sort(s->sorted, s->sorted_count);
 }
 
-/* The likelihood of a logit beside the largest, which has 1. */
+/* How likely logits are beside the largest, which has 1; those below `floor` are out. */
+typedef struct spread {
+    float max, floor, scale;
+} spread;
+
+/* A temperature so low that its inverse is no float takes the largest, as the lowest one that is does. */
+static spread spread_of(double temperature, float max, float floor) {
+    return (spread){max, floor, (float)fmin(1 / temperature, 1e30)};
+}
+
+/* The weights of n logits, n <= SPAN, and their sum. */
+static double weigh_span(const spread *s, const float *logits, uint32_t n, float *weights) {
+    float none = 0;
+    for (uint32_t i = 0; i < n; i++) weights[i] = logits[i] >= s->floor ? logits[i] - s->max : -INFINITY;
+    return (double)lar_vectors_best()->weigh(weights, n, s->scale, &none);
+}
+
+static uint32_t span_at(uint32_t from, uint32_t n) { return n - from < SPAN ? n - from : SPAN; }
+
+static double weigh_all(const spread *s, const float *logits, uint32_t n) {
+    float weights[SPAN];
+    double sum = 0;
+    for (uint32_t from = 0; from < n; from += SPAN) sum += weigh_span(s, logits + from, span_at(from, n), weights);
+    return sum;
+}
+
+/* The same of one of few. */
 static double weight(const lar_sampler *s, float logit, float max) {
     return exp(((double)logit - (double)max) / s->p.temperature);
 }
@@ -188,18 +218,20 @@ static uint32_t draw_sorted(const lar_sampler *s, uint32_t n, float max, double 
     return s->sorted[n - 1].id;
 }
 
-/* Draws from the vocabulary in the order of ids, with those below `floor` left out. */
-static uint32_t draw_all(const lar_sampler *s, float max, float floor, double fraction) {
-    double total = 0, sum = 0;
-    uint32_t last = 0;
-    for (uint32_t i = 0; i < s->vocab; i++)
-        if (s->logits[i] >= floor) total += weight(s, s->logits[i], max);
-    for (uint32_t i = 0; i < s->vocab; i++) {
-        if (s->logits[i] < floor) continue;
-        last = i;
-        if ((sum += weight(s, s->logits[i], max)) > fraction * total) break;
+/* Draws from the vocabulary in the order of ids, with those below the floor left out. */
+static uint32_t draw_all(const lar_sampler *s, const spread *how, double fraction) {
+    float weights[SPAN];
+    double aim = fraction * weigh_all(how, s->logits, s->vocab), sum = 0;
+    uint32_t from = 0, drawn = 0;
+    for (double more; from < s->vocab; from += SPAN, sum += more)
+        if (sum + (more = weigh_span(how, s->logits + from, span_at(from, s->vocab), weights)) > aim) break;
+    LAR_ASSERT(from < s->vocab); /* the sums are those of `aim`, and the fraction is below 1 */
+    for (uint32_t i = 0; i < span_at(from, s->vocab) && sum <= aim; i++) {
+        if (weights[i] == 0) continue;
+        drawn = from + i;
+        sum += (double)weights[i];
     }
-    return last;
+    return drawn;
 }
 
 static uint32_t choose(lar_sampler *s) {
@@ -210,10 +242,9 @@ static uint32_t choose(lar_sampler *s) {
     /* min_p by logit: weight >= min_p. */
     float floor = s->p.min_p > 0 ? (float)((double)max + log(s->p.min_p) * s->p.temperature) : -INFINITY;
     if (floor > max) floor = max;
-    if (s->p.top_p >= 1 && (!s->p.top_k || s->p.top_k >= s->vocab)) return draw_all(s, max, floor, fraction);
-    double total = 0;
-    for (uint32_t i = 0; i < s->vocab; i++)
-        if (s->logits[i] >= floor) total += weight(s, s->logits[i], max);
+    spread how = spread_of(s->p.temperature, max, floor);
+    if (s->p.top_p >= 1 && (!s->p.top_k || s->p.top_k >= s->vocab)) return draw_all(s, &how, fraction);
+    double total = weigh_all(&how, s->logits, s->vocab);
     for (double ring = 4 * s->p.temperature;; ring *= 2) {
         bool all = !((double)max - ring > (double)floor && ring < 1e4);
         collect(s, all ? floor : (float)((double)max - ring));
@@ -244,13 +275,11 @@ static uint32_t choose_among(lar_sampler *s, const uint32_t *ids, uint32_t count
 
 /* log of the sum of exp(logits), or false if a logit is not finite. */
 static bool log_sum(const float *logits, uint32_t n, double *out) {
-    double max = (double)logits[largest(logits, n)], sum = 0;
+    float max = logits[largest(logits, n)];
+    spread how = spread_of(1, max, -INFINITY);
     bool finite = true;
-    for (uint32_t i = 0; i < n; i++) {
-        finite = finite && isfinite(logits[i]);
-        sum += exp((double)logits[i] - max);
-    }
-    *out = max + log(sum);
+    for (uint32_t i = 0; i < n; i++) finite &= isfinite(logits[i]) != 0;
+    *out = (double)max + log(weigh_all(&how, logits, n));
     return finite;
 }
 

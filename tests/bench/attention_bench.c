@@ -48,6 +48,7 @@ typedef struct bench {
     layer *layers;
     lar_latent_cache *cache;
     float *query, *latent, *out;
+    lar_attention_part part;
     lar_attention a;
     lar_run run;
 } bench;
@@ -56,7 +57,7 @@ static void prepare(lar_matrix m[HEADS], const random_weights *w, uint32_t out) 
     lar_diag d = {0};
     for (uint32_t h = 0; h < HEADS; h++)
         must(lar_matrix_prepare(&m[h], &(lar_rows){&w->tensor, (uint64_t)h * out, out},
-                                lar_kernels_panels(lar_cpu_best()), LAR_ACTIVATIONS_F32, &d),
+                                lar_kernels_panels(lar_cpu_best()), LAR_ACTIVATIONS_BY_TYPE, &d),
              &d);
 }
 
@@ -74,7 +75,7 @@ static void fill_cache(const bench *b) {
 static void attend_all(bench *b) {
     for (uint32_t i = 0; i < b->o->layers; i++) {
         b->a.key_absorb = b->layers[i].up, b->a.value_up = b->layers[i].down;
-        b->a.latents = lar_latent_cache_rows(b->cache, i);
+        b->part.latents = lar_latent_cache_rows(b->cache, i);
         lar_attend(&b->a, LAR_ATTENTION_ABSORBED, &b->run);
     }
 }
@@ -139,11 +140,11 @@ static void set_up(bench *b, const random_weights *up, const random_weights *dow
     b->a = (lar_attention){.shape = {HEADS, RANK, NOPE, ROPE, VALUE, 0.1f},
                            .key_absorb = b->layers[0].up,
                            .value_up = b->layers[0].down,
-                           .first = o->context,
-                           .tokens = o->tokens,
+                           .parts = &b->part,
+                           .count = 1,
                            .query = b->query,
-                           .out = b->out,
-                           .scratch = memory(lar_attention_scratch(&b->a.shape, o->tokens, o->threads))};
+                           .out = b->out};
+    b->part = (lar_attention_part){.first = o->context, .tokens = o->tokens};
     b->a.scratch = memory(lar_attention_scratch(&b->a.shape, o->tokens, o->threads));
     b->run.workspace_bytes = lar_attention_workspace(&b->a, o->tokens, o->threads);
     uint64_t whole[2] = {lar_matmul_workspace(b->layers[0].up, HEADS, o->tokens),

@@ -120,6 +120,44 @@ static void a_large_vocabulary_is_filtered_exactly(void **state) {
     free(logits);
 }
 
+/* Each draw falls into the share of the token that is drawn, also with min_p, a low temperature or a penalty. */
+static void a_large_vocabulary_is_drawn_in_its_order(void **state) {
+    (void)state;
+    enum { MANY = 3000 };
+    static float logits[MANY];
+    static double until[MANY + 1]; /* the shares before a token, together */
+    const double temperatures[] = {1, 0.3, 2}, floors[] = {0, 0.01};
+    for (int i = 0; i < MANY; i++) logits[i] = (float)((i * 7919) % MANY) * 0.004f - 50;
+    for (int k = 0; k < 6; k++) {
+        lar_sampling s = LAR_SAMPLING_DEFAULT;
+        s.temperature = temperatures[k % 3], s.min_p = floors[k / 3], s.seed = (uint64_t)k;
+        double max = (MANY - 1) * 0.004 - 50;
+        for (int i = 0; i < MANY; i++) {
+            double weight = exp(((double)logits[i] - max) / s.temperature);
+            until[i + 1] = until[i] + (weight >= s.min_p ? weight : 0);
+        }
+        lar_sampler *p = sampler(&s, MANY);
+        for (uint64_t n = 0; n < 1000; n++) {
+            double aim = lar_sample_draw(s.seed, n) * until[MANY], near = 2e-5 * until[MANY];
+            uint32_t id = next(p, logits);
+            assert_true(until[id] <= aim + near && until[id + 1] > aim - near);
+            assert_true(until[id + 1] > until[id]);
+        }
+        lar_sampler_free(p);
+    }
+}
+
+static void the_lowest_temperatures_take_the_largest(void **state) {
+    (void)state;
+    const float logits[VOCAB] = {1, 3, -1e30f, 2, 3.5f, -1, 0, 3};
+    lar_sampling s = LAR_SAMPLING_DEFAULT;
+    for (s.temperature = 1e-3; s.temperature > 0; s.temperature *= 1e-30) assert_int_equal(once(&s, logits), 4);
+    s.temperature = 100;
+    lar_sampler *p = sampler(&s, VOCAB);
+    for (int i = 0; i < 1000; i++) assert_true(next(p, logits) != 2);
+    lar_sampler_free(p);
+}
+
 static void greedy_takes_the_largest_and_the_lowest_id(void **state) {
     (void)state;
     const float logits[VOCAB] = {1, 3, 3, 2, 3, -1, 0, 0};
@@ -292,6 +330,8 @@ int main(void) {
         cmocka_unit_test(draws_follow_the_probabilities),
         cmocka_unit_test(filters_keep_what_they_say),
         cmocka_unit_test(a_large_vocabulary_is_filtered_exactly),
+        cmocka_unit_test(a_large_vocabulary_is_drawn_in_its_order),
+        cmocka_unit_test(the_lowest_temperatures_take_the_largest),
         cmocka_unit_test(greedy_takes_the_largest_and_the_lowest_id),
         cmocka_unit_test(penalties_count_what_was_said),
         cmocka_unit_test(a_choice_among_some),
