@@ -36,7 +36,7 @@ typedef struct lar_engine_options {
     /* "auto" or NULL: the fastest kernels of this processor; "avx512", "avx2", "scalar": those; "reference": the
      * readable ones. All but the reference give the same bits. */
     const char *cpu;
-    lar_activations activations; /* how x is rounded before products; the router and latents are in float32 always */
+    lar_activations activations; /* how x is rounded before products; the router's never is */
     const char *kv;              /* how sequences keep latents between passes, by layer (kv_layers.h); NULL: "f32" */
     /* Of all sequences' pages together, reserved when the engine is opened. 0: each sequence takes pages for its whole
      * capacity when it is made. */

@@ -149,7 +149,7 @@ typedef struct own_heads {
     lar_ahead then;
 } own_heads;
 
-/* All tiles of a part's rows; `token` is the number of its first query. Meanwhile the next tile is fetched, and `then`. */
+/* All tiles of a part's rows; its first query is number `token`. Meanwhile the next tile is fetched, and `then`. */
 static void absorb_rows(const job *j, const lar_attention_part *part, uint32_t token, own_heads *h) {
     const lar_latents *l = &part->latents;
     uint32_t all = part->first + part->tokens;

@@ -69,8 +69,8 @@ typedef enum lar_attention_form {
 uint64_t lar_attention_scratch(const lar_attention_shape *s, uint32_t tokens, uint32_t workers);
 /* Bytes of run.workspace for the same, beside what the products of the expanded form ask for. */
 uint64_t lar_attention_workspace(const lar_attention *a, uint32_t tokens, uint32_t workers);
-/* The workers of `run` share the heads; rows are read by several at once. Parts in the absorbed form share its products:
- * matrices are read once for all of them. */
+/* The workers of `run` share the heads; rows are read by several at once. Parts in the absorbed form share its
+ * products: matrices are read once for all of them. */
 void lar_attend(const lar_attention *a, lar_attention_form form, const lar_run *run);
 
 #endif

@@ -1,6 +1,6 @@
 /* The vector operations, as text that vectors*.c include once each, for the instruction set they are compiled for.
- * VECTORS_NAME is the table to define, VECTORS_WIDTH the floats of a register, VECTORS_QUERIES and VECTORS_KEYS how many
- * share what they load: as many as leave their sums in registers.
+ * VECTORS_NAME is the table to define, VECTORS_WIDTH the floats of a register, VECTORS_QUERIES and VECTORS_KEYS how
+ * many share what they load: as many as leave their sums in registers.
  * Sixteen lanes are an array of registers, because compilers keep vectors wider than a register in memory. */
 #ifndef LARDER_ENGINE_COMPUTE_VECTORS_BODY_H
 #define LARDER_ENGINE_COMPUTE_VECTORS_BODY_H
@@ -93,14 +93,6 @@ INLINED lanes load(const float *p) {
     return x;
 }
 
-/* The first n <= 16; zeros behind. */
-INLINED lanes load_some(const float *p, uint32_t n) {
-    if (n == LANES) return load(p);
-    float some[LANES] = {0};
-    memcpy(some, p, n * sizeof *p);
-    return load(some);
-}
-
 INLINED void store(float *p, const lanes *x) {
     EACH(i, REGISTERS) { store_reg(p + i * WIDTH, x->r[i]); }
 }
@@ -146,13 +138,15 @@ INLINED void totals(const lanes x[LANES], float out[LANES]) {
 INLINED lanes load_values(lar_row_form form, const void *row, uint64_t i, uint32_t n) {
     lanes x;
     if (n < LANES) {
-        float some[LANES] = {0};
-        for (uint32_t k = 0; k < n; k++) some[k] = value_at(form, row, i + k);
+        float some[LANES];
+        for (uint32_t k = 0; k < LANES; k++) some[k] = k < n ? value_at(form, row, i + k) : 0;
         return load(some);
     }
     EACH(w, REGISTERS) { x.r[w] = load_value(form, row, i + w * WIDTH); }
     return x;
 }
+
+INLINED lanes load_some(const float *p, uint32_t n) { return load_values(LAR_ROWS_F32, p, 0, n); }
 
 /* What is constant after inlining: queries and keys of a block, and how keys are kept. */
 typedef struct block {
@@ -160,7 +154,7 @@ typedef struct block {
     lar_row_form form;
 } block;
 
-/* `some` columns, at most 16, of a block of dots from column c on. */
+/* `some` columns, at most 16, of a block of dots; `at` are the values before them in queries, in keys and in a row. */
 INLINED void add_columns(const block b, const lar_dot_part *p, const uint64_t at[3], uint32_t some, lanes *sums) {
     lanes keys[KEYS];
     EACH(j, b.keys) { keys[j] = load_values(b.form, p->key, at[1] + j * p->key_row + at[2], some); }
@@ -174,23 +168,24 @@ INLINED void add_columns(const block b, const lar_dot_part *p, const uint64_t at
     }
 }
 
-/* One part, from query q and key k on. */
-INLINED void add_part(const block b, const lar_dot_part *p, uint32_t q, uint32_t k, lar_ahead *ahead, lanes *sums) {
+/* One part, from query at[0] and key at[1] on. */
+INLINED void add_part(const block b, const lar_dot_part *p, const uint32_t at[2], lar_ahead *ahead, lanes *sums) {
+    const uint64_t query = at[0] * p->query_row, key = at[1] * p->key_row;
     const uint8_t *soon = ahead->at;
     uint32_t c = 0;
     for (; c + LANES <= p->n; c += LANES) {
-        add_columns(b, p, (const uint64_t[3]){q * p->query_row, k * p->key_row, c}, LANES, sums);
+        add_columns(b, p, (const uint64_t[3]){query, key, c}, LANES, sums);
         if (b.queries * b.keys == QUERIES * KEYS) soon = fetch(soon, ahead->end, c / LANES, DOTS_STEP);
     }
-    if (c < p->n) add_columns(b, p, (const uint64_t[3]){q * p->query_row, k * p->key_row, c}, p->n - c, sums);
+    if (c < p->n) add_columns(b, p, (const uint64_t[3]){query, key, c}, p->n - c, sums);
     ahead->at = soon;
 }
 
 INLINED void dots_block(const block b, const lar_dots *d, uint32_t q, uint32_t k) {
     lanes sums[QUERIES * KEYS];
     EACH(i, b.queries * b.keys) { sums[i] = (lanes){{{0}}}; }
-    add_part(b, &d->parts[0], q, k, d->ahead, sums);
-    add_part(b, &d->parts[1], q, k, d->ahead, sums);
+    add_part(b, &d->parts[0], (const uint32_t[2]){q, k}, d->ahead, sums);
+    add_part(b, &d->parts[1], (const uint32_t[2]){q, k}, d->ahead, sums);
     float *out = d->out + q * d->out_row + k;
 #if VECTORS_WIDTH == 16
     if (b.queries * b.keys == LANES) {
