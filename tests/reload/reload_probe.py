@@ -125,7 +125,7 @@ def answers_and_what_they_say(folder):
 
 
 def a_reload_turns_probes_on_and_off(folder):
-    off = "probe: {every: 50ms}"
+    off = "probe: {path: ''}"
     with Ill("a") as a, Ill("b") as b:
         a.health = 503
         with Larder(folder, config(a, b, off)) as larder:
