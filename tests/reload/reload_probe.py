@@ -91,7 +91,9 @@ def a_probe_brings_it_back_without_a_request(folder):
 def whoever_lies_is_not_believed_again(folder):
     """A path that answers while chats fail: one request finds that out, and no other is spent for the probes."""
     with Ill("a") as a, Ill("b") as b, Larder(folder, config(a, b)) as larder:
+        a.health = 503
         fall_ill(larder, a)
+        a.health = 200
         until(lambda: upstream(larder, "a")["state"] == "closed", "the probe's word")
         posts = a.posts
         check(larder.ask() == (200, {"from": "b"}) and a.posts == posts + 1, "the request that found it out")
