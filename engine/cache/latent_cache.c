@@ -1,7 +1,7 @@
 /* What a sequence remembers: a table of pages, and rows in them in each layer's format (latent_row.c).
  * Flow: engine.c reserves, forward.c puts rows, attention reads tiles through the accessor: a tile is a page. One
  * thread at a time writes; never blocks.
- * Why an accessor: fewer bits are decoded into the reader's room, a tile at a time, and nothing else changes.
+ * Why an accessor: fewer bits are decoded into the reader's room, a tile at a time, or by who reads them.
  * Memory: the table, for the whole capacity, taken when the sequence is made; pages from the pool.
  * Invariants: 1. The table has a page for every token up to the length. 2. A page with other holders is never written:
  * such a page can only be begun after a cut, and `spare` is what it is copied into. */
@@ -227,7 +227,7 @@ lar_latents lar_latent_cache_rows(const lar_latent_cache *k, uint32_t layer) {
                          .rows = rows,
                          .kept = kept,
                          .row_bytes = (uint32_t)lar_latent_row_bytes(&r),
-                         .bf16 = r.format == LAR_KV_BF16};
+                         .form = r.format == LAR_KV_BF16 ? LAR_ROWS_BF16 : LAR_ROWS_F32};
 }
 
 /* -- whole pages -------------------------------------------------------------------------------------------------- */

@@ -50,7 +50,8 @@ void lar_latent_cache_cut(lar_latent_cache *k, uint32_t length);
 void lar_latent_cache_mark(lar_latent_cache *k);
 void lar_latent_cache_back(lar_latent_cache *k);
 
-/* For attention; valid as long as the cache. Rows of f32 and bf16 are read where they lie, others in a room. */
+/* For attention; valid as long as the cache. Rows of f32 are read where they lie, others in the reader's room; of bf16
+ * also as they are kept. */
 lar_latents lar_latent_cache_rows(const lar_latent_cache *k, uint32_t layer);
 
 /* -- whole pages, for prefixes ----------------------------------------------------------------------------------- */

@@ -1,6 +1,7 @@
 /* Rows of the latent cache in fewer bits (header: latent_row.h).
- * Flow: latent_cache.c packs a row once as it is put, and unpacks it for each pass that reads it. Any thread; never
- * blocks; allocates nothing. Why unpacking is the processor's vector code: a token reads all rows before it.
+ * Flow: latent_cache.c packs a row once as it is put, and unpacks it for each pass that does not read bfloat16 as it
+ * is. Any thread; never blocks; allocates nothing. Why unpacking is the processor's vector code: a token reads all rows
+ * before it.
  * Sources: FlashMLA's README and tests/quant.py (fp8); ggml's Q8_0 (int8). */
 #include "engine/cache/latent_row.h"
 

@@ -1,7 +1,7 @@
 /* Multi-head latent attention, absorbed and expanded, over rows that an accessor gives.
  * Flow: engine/model/forward.c calls; vectors.c and the matrix products compute. Blocks while it computes.
- * Threads: a part has fixed heads. Why running softmax: scratch does not grow with the context, and a tile of rows is
- * decoded once for all heads of a part.
+ * Threads: a worker has fixed heads. Why running softmax: scratch does not grow with the context, and a tile of rows is
+ * decoded once for all heads of a worker.
  * Memory: the caller's scratch.
  * Invariant: a query at position p reads rows 0 to p; its sums do not depend on the queries beside it. */
 #include "engine/compute/attention.h"
@@ -13,7 +13,7 @@
 #include "engine/compute/vectors.h"
 #include "engine/compute/workers.h"
 
-enum { GROUP = 16 }; /* queries whose scores are computed together */
+enum { GROUP = 16, LINE = 64 }; /* queries whose scores are computed together; bytes of a cache line */
 
 /* Of one query and head: the largest score so far, and the sum of exp(score - largest). */
 typedef struct running {
@@ -42,18 +42,18 @@ static void scale_row(float *x, float by, uint32_t n) {
 typedef struct places {
     running *state;      /* (tokens, heads) */
     float *latent, *sum; /* absorbed: (tokens, heads, rank) each */
-    float *rooms;        /* (parts): room for a tile of rows */
+    float *rooms;        /* (workers): room for a tile of rows */
     float *keys;         /* expanded: (heads, tile, nope) */
     float *values;       /* expanded: (heads, tile, value) */
 } places;
 
 static uint64_t room_floats(const lar_attention_shape *s) { return (uint64_t)LAR_ATTENTION_TILE * (s->rank + s->rope); }
 
-uint64_t lar_attention_scratch(const lar_attention_shape *s, uint32_t tokens, uint32_t parts) {
+uint64_t lar_attention_scratch(const lar_attention_shape *s, uint32_t tokens, uint32_t workers) {
     uint64_t absorbed = (uint64_t)least(tokens, LAR_ATTENTION_ABSORB_TOKENS) * s->heads * s->rank * 2;
     uint64_t expanded = (uint64_t)LAR_ATTENTION_TILE * s->heads * (s->nope + s->value);
     return (uint64_t)tokens * s->heads * sizeof(running) +
-           (absorbed + expanded + parts * room_floats(s)) * sizeof(float);
+           (absorbed + expanded + workers * room_floats(s)) * sizeof(float);
 }
 
 /* A call's, or where that is done in several goes, one of them. */
@@ -133,23 +133,26 @@ static void absorb_tile(const job *j, uint32_t token, uint32_t h, uint32_t end, 
 
 /* A tile of rows, as the absorbed form reads it. */
 static group tile_of(const lar_attention_shape *s, const lar_latents *l, uint32_t from, uint32_t count, float *room) {
-    lar_row_form form = l->bf16 ? LAR_ROWS_BF16 : LAR_ROWS_F32;
-    uint64_t row = s->rank + s->rope, rank_bytes = s->rank * (l->bf16 ? sizeof(uint16_t) : sizeof(float));
-    const void *rows = l->bf16 ? (const void *)l->kept(l, from) : l->rows(l, from, count, room);
+    bool kept = l->form == LAR_ROWS_BF16;
+    uint64_t row = s->rank + s->rope, rank_bytes = s->rank * (kept ? sizeof(uint16_t) : sizeof(float));
+    const void *rows = kept ? (const void *)l->kept(l, from) : l->rows(l, from, count, room);
     return (group){.dots.parts = {{.key = rows, .key_row = row, .n = s->rank},
                                   {.key = (const uint8_t *)rows + rank_bytes, .key_row = row, .n = s->rope}},
-                   .dots.form = form,
-                   .mix = {.value = rows, .value_row = row, .n = s->rank, .form = form}};
+                   .dots.form = l->form,
+                   .mix = {.value = rows, .value_row = row, .n = s->rank, .form = l->form}};
 }
 
-/* What one worker does: heads from `begin` to before `end`. */
+/* What one worker does: heads from `begin` to before `end`. It fetches `then` when so many rows of the last part are
+ * left that it is done by the end: earlier it would be gone from the cache again. */
 typedef struct own_heads {
     uint32_t begin, end;
     float *room;
     lar_ahead then;
+    const lar_attention_part *last;
+    uint64_t then_rows;
 } own_heads;
 
-/* All tiles of a part's rows; its first query is number `token`. Meanwhile the next tile is fetched, and `then`. */
+/* All tiles of a part's rows; its first query is number `token`. The next tile is fetched while one is used. */
 static void absorb_rows(const job *j, const lar_attention_part *part, uint32_t token, own_heads *h) {
     const lar_latents *l = &part->latents;
     uint32_t all = part->first + part->tokens;
@@ -161,7 +164,8 @@ static void absorb_rows(const job *j, const lar_attention_part *part, uint32_t t
             ahead.end = ahead.at + (uint64_t)least(all - next, LAR_ATTENTION_TILE) * l->row_bytes;
         }
         group g = tile_of(&j->a->shape, l, from, count, h->room);
-        g.dots.ahead = next < all ? &ahead : &h->then, g.mix.ahead = &h->then;
+        lar_ahead *then = part == h->last && all - from <= h->then_rows ? &h->then : &ahead;
+        g.dots.ahead = ahead.at ? &ahead : then, g.mix.ahead = then;
         for (uint32_t t = from > part->first ? from - part->first : 0; t < part->tokens; t++) {
             g.seen = least(count, part->first + t + 1 - from);
             absorb_tile(j, token + t, h->begin, h->end, &g);
@@ -174,6 +178,23 @@ static lar_ahead share_of(const lar_ahead *all, uint32_t worker, uint32_t worker
     if (!all->at) return *all;
     lar_workers_share((uint64_t)(all->end - all->at), worker, workers, &begin, &end);
     return (lar_ahead){all->at + begin, all->at + end};
+}
+
+static own_heads own_heads_of(const job *j, uint32_t worker, uint32_t workers) {
+    const lar_attention *a = j->a;
+    uint64_t begin, end;
+    lar_workers_share(a->shape.heads, worker, workers, &begin, &end);
+    own_heads h = {(uint32_t)begin,
+                   (uint32_t)end,
+                   j->p.rooms + worker * room_floats(&a->shape),
+                   share_of(&a->then, worker, workers),
+                   a->parts + a->count - 1,
+                   0};
+    uint64_t row_products = (end - begin) * a->shape.rank; /* of a mix, which is when most of it is fetched */
+    if (h.then.at && row_products)
+        h.then_rows =
+            (uint64_t)(h.then.end - h.then.at) / LINE * LAR_AHEAD_PRODUCTS / row_products + LAR_ATTENTION_TILE;
+    return h;
 }
 
 /* What one worker's products need. */
@@ -193,8 +214,8 @@ static void absorb_heads(void *context, uint32_t worker, uint32_t workers) {
     const job *j = context;
     const lar_attention *a = j->a;
     const lar_attention_shape *s = &a->shape;
-    uint64_t begin, end, head = s->nope + s->rope, rank = s->rank, all = s->heads;
-    lar_workers_share(all, worker, workers, &begin, &end);
+    own_heads h = own_heads_of(j, worker, workers);
+    uint64_t begin = h.begin, end = h.end, head = s->nope + s->rope, rank = s->rank, all = s->heads;
     if (begin == end) return;
     uint32_t count = (uint32_t)(end - begin), token = 0;
     lar_run alone = {.workspace_bytes = worker_workspace(a, j->tokens, workers)};
@@ -204,8 +225,6 @@ static void absorb_heads(void *context, uint32_t worker, uint32_t workers) {
                               latent, all * rank, rank},
                &alone);
     for (uint64_t t = 0; t < j->tokens; t++) memset(sum + t * all * rank, 0, count * rank * sizeof *sum);
-    own_heads h = {(uint32_t)begin, (uint32_t)end, j->p.rooms + worker * room_floats(s),
-                   share_of(&a->then, worker, workers)};
     for (uint32_t i = 0; i < a->count; token += a->parts[i++].tokens) absorb_rows(j, &a->parts[i], token, &h);
     for (uint64_t t = 0; t < j->tokens; t++)
         for (uint64_t i = begin; i < end; i++)
@@ -285,17 +304,19 @@ static bool expands(const lar_attention_part *part, lar_attention_form form) {
            (form == LAR_ATTENTION_BY_LENGTH && part->tokens >= LAR_ATTENTION_EXPAND_FROM);
 }
 
-/* What is done together: `a` with parts of its own, whose queries begin at `token` of the whole. */
+/* What is done together: `a` with parts of its own. */
 typedef struct go {
     lar_attention a;
     lar_attention_part parts[LAR_ATTENTION_PARTS];
     uint32_t tokens;
 } go;
 
+/* Queries from number `token` on. */
 static void begin_go(go *g, const lar_attention *a, uint64_t token) {
     const lar_attention_shape *s = &a->shape;
     g->a = *a;
-    g->a.parts = g->parts, g->a.count = g->tokens = 0;
+    g->a.parts = g->parts, g->a.then = (lar_ahead){0};
+    g->a.count = g->tokens = 0;
     g->a.query += token * s->heads * (s->nope + s->rope);
     g->a.out += token * s->heads * s->value;
 }
@@ -305,23 +326,31 @@ static void add_to_go(go *g, const lar_attention_part *part, uint32_t from, uint
     g->tokens += tokens;
 }
 
+static void end_go(const go *g, const lar_run *run) {
+    if (g->tokens) absorb(&g->a, run);
+}
+
 void lar_attend(const lar_attention *a, lar_attention_form form, const lar_run *run) {
     go g;
     uint64_t token = 0; /* those before it are done, or in `g` */
     LAR_ASSERT(a->count <= LAR_ATTENTION_PARTS);
-    begin_go(&g, a, 0);
-    for (uint32_t i = 0; i < a->count; i++) {
-        const lar_attention_part *part = &a->parts[i];
-        bool whole = expands(part, form);
-        for (uint32_t from = 0, some; from < part->tokens; from += some, token += some) {
-            some = whole ? part->tokens : least(part->tokens - from, LAR_ATTENTION_ABSORB_TOKENS - g.tokens);
-            if (whole && g.tokens) absorb(&g.a, run), begin_go(&g, a, token);
+    begin_go(&g, a, token);
+    for (const lar_attention_part *part = a->parts; part < a->parts + a->count; part++) {
+        if (part->tokens && expands(part, form)) {
+            end_go(&g, run);
+            begin_go(&g, a, token);
+            add_to_go(&g, part, 0, part->tokens);
+            expand(&g.a, run);
+            begin_go(&g, a, token += part->tokens);
+            continue;
+        }
+        for (uint32_t from = 0, some; from < part->tokens; from += some) {
+            if (g.tokens == LAR_ATTENTION_ABSORB_TOKENS) end_go(&g, run), begin_go(&g, a, token);
+            some = least(part->tokens - from, LAR_ATTENTION_ABSORB_TOKENS - g.tokens);
             add_to_go(&g, part, from, some);
-            if (whole) expand(&g.a, run);
-            else if (g.tokens == LAR_ATTENTION_ABSORB_TOKENS) absorb(&g.a, run);
-            else continue;
-            begin_go(&g, a, token + some);
+            token += some;
         }
     }
-    if (g.tokens) absorb(&g.a, run);
+    g.a.then = a->then;
+    end_go(&g, run);
 }

@@ -32,7 +32,8 @@ typedef struct lar_latents {
     /* The same rows as they are kept, row_bytes each. */
     const uint8_t *(*kept)(const struct lar_latents *l, uint32_t first);
     uint32_t row_bytes;
-    bool bf16; /* kept rows are (rank + rope) of bfloat16, which the absorbed form reads as they are */
+    /* LAR_ROWS_BF16: kept rows are (rank + rope) of bfloat16, which the absorbed form reads instead of rows(). */
+    lar_row_form form;
 } lar_latents;
 
 typedef struct lar_attention_shape {

@@ -1,5 +1,5 @@
 /* Vector operations for any processor, and the choice between them. See vectors.h; vectors_body.h has the code.
- * Flow: attention.c calls. Any thread; never blocks; no memory. */
+ * Flow: attention, the latent cache and the sampler call. Any thread; never blocks; no memory. */
 #define VECTORS_NAME lar_vectors_plain
 #define VECTORS_WIDTH 4
 #define VECTORS_QUERIES 2

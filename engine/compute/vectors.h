@@ -1,4 +1,4 @@
-/* Dense products of float queries with rows of latents, for attention, and what makes floats of rows in fewer bits.
+/* Dense products of float queries with rows of latents, exponentials, and what makes floats of rows in fewer bits.
  * The same bits on every processor and for any grouping: a dot is 16 partial sums whatever the registers hold, each
  * over every sixteenth column of a part, added halves to halves at the end; a mix adds its rows in ascending order.
  * Both with fused multiply-add, and nothing else with it. */
@@ -10,7 +10,7 @@
 typedef enum lar_row_form { LAR_ROWS_F32, LAR_ROWS_BF16 } lar_row_form;
 
 /* Memory that is read soon: what computes fetches it into the second-level cache meanwhile, and moves `at` on, as long
- * as there is any: a line of 64 bytes for so many products. */
+ * as there is any (and up to two lines past `end`): a line of 64 bytes for so many products. */
 enum { LAR_AHEAD_PRODUCTS = 128 };
 typedef struct lar_ahead {
     const uint8_t *at, *end;

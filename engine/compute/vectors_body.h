@@ -16,8 +16,7 @@
 
 enum { LANES = 16, WIDTH = VECTORS_WIDTH, REGISTERS = LANES / WIDTH };
 enum { QUERIES = VECTORS_QUERIES, KEYS = VECTORS_KEYS, MIXED = WIDTH == 16 ? 2 : 4 };
-/* Products of one step of a whole block. */
-enum { DOTS_STEP = QUERIES * KEYS * LANES, MIX_STEP = QUERIES * MIXED * WIDTH, LINE = 64 };
+enum { LINE = 64 };
 /* NEAR queries stay in the first-level cache while the keys of a tile pass by. */
 enum { NEAR = 8 };
 typedef float reg __attribute__((vector_size(VECTORS_WIDTH * 4)));
@@ -148,7 +147,8 @@ INLINED lanes load_values(lar_row_form form, const void *row, uint64_t i, uint32
 
 INLINED lanes load_some(const float *p, uint32_t n) { return load_values(LAR_ROWS_F32, p, 0, n); }
 
-/* What is constant after inlining: queries and keys of a block, and how keys are kept. */
+/* What is constant after inlining: queries and keys of a block of dots, or queries and registers of columns of one of a
+ * mix, and how keys or values are kept. */
 typedef struct block {
     uint32_t queries, keys;
     lar_row_form form;
@@ -175,7 +175,7 @@ INLINED void add_part(const block b, const lar_dot_part *p, const uint32_t at[2]
     uint32_t c = 0;
     for (; c + LANES <= p->n; c += LANES) {
         add_columns(b, p, (const uint64_t[3]){query, key, c}, LANES, sums);
-        if (b.queries * b.keys == QUERIES * KEYS) soon = fetch(soon, ahead->end, c / LANES, DOTS_STEP);
+        soon = fetch(soon, ahead->end, c / LANES, b.queries * b.keys * LANES);
     }
     if (c < p->n) add_columns(b, p, (const uint64_t[3]){query, key, c}, p->n - c, sums);
     ahead->at = soon;
@@ -240,7 +240,7 @@ INLINED void mix_block(const block b, const lar_mix *m, uint32_t q, uint32_t c) 
             reg by = (reg){0} + weight[i * m->weight_row + k];
             EACH(j, b.keys) { sums[i * b.keys + j] = multiply_add(row[j], by, sums[i * b.keys + j]); }
         }
-        if (b.queries * b.keys == QUERIES * MIXED) soon = fetch(soon, m->ahead->end, k, MIX_STEP);
+        soon = fetch(soon, m->ahead->end, k, b.queries * b.keys * WIDTH);
     }
     m->ahead->at = soon;
     EACH(i, b.queries) {

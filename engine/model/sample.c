@@ -17,6 +17,9 @@
 #include "engine/compute/vectors.h"
 
 enum { SPAN = 1024 }; /* logits weighed at once */
+/* A sum of vector weights beside exact ones: no more than it, so that a share of nearly all is found before the whole
+ * vocabulary is sorted. */
+#define SHY (1 - 2e-6)
 
 typedef struct candidate {
     float logit; /* after all penalties, before temperature */
@@ -192,7 +195,7 @@ static double weigh_all(const spread *s, const float *logits, uint32_t n) {
     return sum;
 }
 
-/* The same of one of few. */
+/* The weight of one logit, as exactly as there is; for the few that are sorted. */
 static double weight(const lar_sampler *s, float logit, float max) {
     return exp(((double)logit - (double)max) / s->p.temperature);
 }
@@ -244,7 +247,7 @@ static uint32_t choose(lar_sampler *s) {
     if (floor > max) floor = max;
     spread how = spread_of(s->p.temperature, max, floor);
     if (s->p.top_p >= 1 && (!s->p.top_k || s->p.top_k >= s->vocab)) return draw_all(s, &how, fraction);
-    double total = weigh_all(&how, s->logits, s->vocab);
+    double total = weigh_all(&how, s->logits, s->vocab) * SHY;
     for (double ring = 4 * s->p.temperature;; ring *= 2) {
         bool all = !((double)max - ring > (double)floor && ring < 1e4);
         collect(s, all ? floor : (float)((double)max - ring));

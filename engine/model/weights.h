@@ -50,8 +50,7 @@ typedef enum lar_weights_use {
 typedef struct lar_weights_options {
     lar_weights_use use;
     const lar_kernels *kernels;  /* types that they do not read are left to the reference */
-    lar_activations activations; /* of all products but the router's and those of attention in latent space, which are
-                                  * F32 always: rounding a latent flips near-ties of later routers */
+    lar_activations activations; /* of all products but the router's, which is F32 always */
     struct lar_workers *workers; /* share the repacking; NULL: the calling thread alone */
     uint64_t expert_bytes;       /* 0, or more than all experts take: all are in memory */
     void (*progress)(void *context, uint32_t done, uint32_t total); /* layers; NULL: none */

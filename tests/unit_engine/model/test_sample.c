@@ -1,4 +1,5 @@
 /* Choosing the next token: each step by exact cases, draws by their distribution, what is refused. */
+#include <float.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -120,7 +121,7 @@ static void a_large_vocabulary_is_filtered_exactly(void **state) {
     free(logits);
 }
 
-/* Each draw falls into the share of the token that is drawn, also with min_p, a low temperature or a penalty. */
+/* Each draw falls into the share of the token that is drawn, also with min_p, a temperature or a bias. */
 static void a_large_vocabulary_is_drawn_in_its_order(void **state) {
     (void)state;
     enum { MANY = 3000 };
@@ -131,10 +132,12 @@ static void a_large_vocabulary_is_drawn_in_its_order(void **state) {
     for (int k = 0; k < 6; k++) {
         lar_sampling s = LAR_SAMPLING_DEFAULT;
         s.temperature = temperatures[k % 3], s.min_p = floors[k / 3], s.seed = (uint64_t)k;
+        const lar_logit_bias never = {1234, -100};
+        s.biases = &never, s.bias_count = 1;
         double max = (MANY - 1) * 0.004 - 50;
         for (int i = 0; i < MANY; i++) {
             double weight = exp(((double)logits[i] - max) / s.temperature);
-            until[i + 1] = until[i] + (weight >= s.min_p ? weight : 0);
+            until[i + 1] = until[i] + (weight >= s.min_p && i != 1234 ? weight : 0);
         }
         lar_sampler *p = sampler(&s, MANY);
         for (uint64_t n = 0; n < 1000; n++) {
@@ -152,6 +155,15 @@ static void the_lowest_temperatures_take_the_largest(void **state) {
     const float logits[VOCAB] = {1, 3, -1e30f, 2, 3.5f, -1, 0, 3};
     lar_sampling s = LAR_SAMPLING_DEFAULT;
     for (s.temperature = 1e-3; s.temperature > 0; s.temperature *= 1e-30) assert_int_equal(once(&s, logits), 4);
+    s.temperature = DBL_TRUE_MIN;
+    assert_int_equal(once(&s, logits), 4);
+    s.temperature = 100, s.repetition = 10; /* what was seen becomes as unlikely as a float can say */
+    lar_sampler *seen = sampler(&s, VOCAB);
+    lar_sampler_see(seen, (const uint32_t[]){2}, 1);
+    const float below[VOCAB] = {-1, -3, -3e38f, -2, -1, -4, -5, -6};
+    for (int i = 0; i < 1000; i++) assert_true(next(seen, below) != 2);
+    lar_sampler_free(seen);
+    s.repetition = 1;
     s.temperature = 100;
     lar_sampler *p = sampler(&s, VOCAB);
     for (int i = 0; i < 1000; i++) assert_true(next(p, logits) != 2);
