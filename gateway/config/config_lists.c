@@ -238,10 +238,10 @@ static lar_error check_kind(lar_loader *l, const lar_map_reader *r, const lar_ya
                                                       : "is for upstreams of `kind: engine` only");
 }
 
-/* How to probe, without what to ask for. */
-static lar_error check_probe(lar_loader *l, const lar_map_reader *r, const lar_yaml_node *item, const char *path) {
+/* How to probe, without a word on what to ask for. */
+static lar_error check_probe(lar_loader *l, const lar_map_reader *r, const lar_yaml_node *item) {
     static const char *const how[] = {"probe.every", "probe.timeout"};
-    for (unsigned i = 0; !*path && i < sizeof how / sizeof *how; i++)
+    for (unsigned i = 0; !is_set(r, "probe.path") && i < sizeof how / sizeof *how; i++)
         if (is_set(r, how[i])) return fail_item(l, r, item, how[i], "does nothing without probe.path");
     return LAR_OK;
 }
@@ -264,7 +264,7 @@ static lar_error read_upstreams(lar_loader *l) {
         if (lar_option_defaults(r.table, &raw, &c->arena)) return out_of_memory(l);
         e = lar_loader_read_map(l, &r, n);
         if (!e) e = check_kind(l, &r, n, raw.kind);
-        if (!e) e = check_probe(l, &r, n, raw.probe_path);
+        if (!e) e = check_probe(l, &r, n);
         if (e) return e;
         const char *field = "";
         lar_diag why = {0};

@@ -41,7 +41,7 @@ static void refused(void **state) {
         {UP "    probe: {path: /health}\n    breaker: {open_max: 0, open: 10ms}\n",
          "upstreams[0].probe.path: does nothing while breaker.open_max is 0"},
         {UP "    probe: {every: 50ms}\n", "t.yaml:3:20: upstreams[0].probe.every: does nothing without probe.path"},
-        {UP "    probe: {path: '', timeout: 50ms}\n", "upstreams[0].probe.timeout: does nothing without probe.path"},
+        {UP "    probe: {timeout: 50ms}\n", "upstreams[0].probe.timeout: does nothing without probe.path"},
         {UP "    retry: {attempts: 0}\n", "upstreams[0].retry.attempts: is out of range: 1 to 10 attempts"},
         {UP "    replicas: http://127.0.0.1:10 ftp://x\n", "t.yaml:3:15: upstreams.replicas: "},
         {UP "    replicas: http://127.0.0.1:9\n", "upstreams.replicas: names the same place twice"},
