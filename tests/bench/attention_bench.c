@@ -170,6 +170,13 @@ static bool is_chosen(int argc, char **argv, int first, lar_kv format) {
     return first == argc;
 }
 
+static bool are_formats(int argc, char **argv, int first) {
+    int known = 0;
+    for (int format = 0; format < LAR_KV_COUNT; format++)
+        for (int i = first; i < argc; i++) known += strcmp(argv[i], lar_kv_info_of((lar_kv)format)->name) == 0;
+    return known == argc - first;
+}
+
 int main(int argc, char **argv) {
     options o = {2, 20, 27, 540, 1};
     int i = 1;
@@ -182,7 +189,7 @@ int main(int argc, char **argv) {
         else if (strcmp(argv[i], "--tokens") == 0) o.tokens = value;
         else break;
     }
-    if ((i < argc && argv[i][0] == '-') || !o.rounds || o.rounds > ROUNDS_MOST || !o.layers || o.layers > LAYERS_MOST ||
+    if (!are_formats(argc, argv, i) || !o.rounds || o.rounds > ROUNDS_MOST || !o.layers || o.layers > LAYERS_MOST ||
         !o.tokens || o.tokens > LAR_ATTENTION_ABSORB_TOKENS) {
         (void)fprintf(stderr,
                       "usage: attention_bench [--threads N] [--rounds N] [--layers N] [--context N] [--tokens N] "

@@ -16,7 +16,8 @@ enum { VOCAB = 300, TOKENS = 230, CONTEXT = 512, LAYERS = 3 };
 
 static uint32_t ids[TOKENS];
 static char path[BOX_PATH_BYTES];
-static const char *const formats[] = {"f32", "fp8,0=bf16,2=int8"};
+enum { FORMATS = 3 };
+static const char *const formats[FORMATS] = {"f32", "fp8,0=bf16,2=int8", "bf16"};
 
 static int prepare(void **state) {
     const model_shape s = {.layers = LAYERS,
@@ -114,7 +115,7 @@ static void same_bits(const float *got, const float *want, uint32_t token, const
 static void pages_and_chunks_give_the_same_bits(void **state) {
     (void)state;
     static const uint32_t chunks[] = {1, 7, 64, 100, TOKENS};
-    for (int f = 0; f < 2; f++) {
+    for (int f = 0; f < FORMATS; f++) {
         float *want = alone(formats[f], ids, TOKENS);
         for (uint32_t tokens_max = 0; tokens_max <= 13; tokens_max += 13) {
             lar_engine *e = engine_of(formats[f], 4, tokens_max);
@@ -134,7 +135,7 @@ static void pages_and_chunks_give_the_same_bits(void **state) {
 static void company_changes_no_bits(void **state) {
     (void)state;
     enum { MANY = 5, LENGTH = 150 };
-    for (int f = 0; f < 2; f++) {
+    for (int f = 0; f < FORMATS; f++) {
         lar_engine *e = engine_of(formats[f], MANY * 3, 50);
         float *want[MANY], *logits = malloc((size_t)MANY * VOCAB * sizeof *logits);
         lar_sequence *s[MANY];
@@ -196,6 +197,37 @@ static void hundreds_can_be_in_one_step(void **state) {
 }
 
 /* A fork and what it was forked from go on apart, also where one of them is cut into what they share. */
+/* Parts long enough for the expanded form, between shorter ones in the absorbed form, and more of these than are done
+ * at once: each as if it were alone. */
+static void both_forms_share_a_step(void **state) {
+    (void)state;
+    enum { MANY = 6 };
+    static const uint32_t counts[MANY] = {3, LAR_ATTENTION_EXPAND_FROM, 1, 127, 30, LAR_ATTENTION_EXPAND_FROM + 40};
+    for (int f = 0; f < FORMATS; f++) {
+        lar_engine *e;
+        lar_diag d = {0};
+        lar_engine_options o = {.path = path, .kv = formats[f], .threads = 2, .attention = LAR_ATTENTION_BY_LENGTH};
+        if (lar_engine_open(&o, &e, &d)) fail_msg("%s", d.text);
+        lar_sequence *s[MANY];
+        lar_engine_part parts[MANY];
+        uint32_t last[MANY];
+        float logits[MANY * VOCAB];
+        for (uint32_t i = 0; i < MANY; i++) {
+            s[i] = sequence_of(e, counts[i]);
+            last[i] = counts[i] - 1;
+            parts[i] = (lar_engine_part){s[i], ids + i, counts[i], &last[i], 1};
+        }
+        step(e, parts, MANY, logits);
+        for (uint32_t i = 0; i < MANY; i++) {
+            float *want = all_logits(e, ids + i, counts[i], counts[i]);
+            same_bits(logits + i * VOCAB, want, last[i], formats[f]);
+            free(want);
+            lar_sequence_free(s[i]);
+        }
+        lar_engine_close(e);
+    }
+}
+
 static void forks_go_on_apart(void **state) {
     (void)state;
     static const uint32_t at[] = {0, 1, 63, 64, 65, 128, 140};
@@ -374,6 +406,7 @@ int main(void) {
         cmocka_unit_test(pages_and_chunks_give_the_same_bits),
         cmocka_unit_test(company_changes_no_bits),
         cmocka_unit_test(hundreds_can_be_in_one_step),
+        cmocka_unit_test(both_forms_share_a_step),
         cmocka_unit_test(forks_go_on_apart),
         cmocka_unit_test(full_leaves_all_as_they_were),
         cmocka_unit_test(what_is_reserved_stays_reserved),
