@@ -3,7 +3,7 @@
 #
 # Order: AddressSanitizer and UBSan suite (built by clang), ThreadSanitizer suite (gcc, as the rest), fuzzers (clang), and
 # the release suite last, whose summary by ctest is the last thing printed. --quick runs the release suite only.
-# LARDER_FUZZ_SECONDS: how long each fuzzer hunts (default 60, less where that would take over three minutes in all).
+# LARDER_FUZZ_SECONDS: how long each fuzzer hunts (default 60, less where that would take over two minutes in all).
 set -Eeuo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -50,9 +50,9 @@ fuzz() {
   count=$(echo "$names" | grep -c .)
   # shellcheck disable=SC2086 # one target a word
   cmake --build --preset fuzz --target $names
-  # However many fuzzers there are, this stage takes about three minutes at most.
-  if [ $((count * seconds)) -gt $((180 * jobs)) ]; then
-    seconds=$((180 * jobs / count))
+  # However many fuzzers there are, this stage takes about two minutes at most.
+  if [ $((count * seconds)) -gt $((120 * jobs)) ]; then
+    seconds=$((120 * jobs / count))
     cmake --preset fuzz -DLARDER_FUZZ_SECONDS="$seconds" >/dev/null
   fi
   begin "fuzz: $count fuzzers, $seconds s each"
