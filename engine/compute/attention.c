@@ -13,7 +13,7 @@
 #include "engine/compute/vectors.h"
 #include "engine/compute/workers.h"
 
-enum { GROUP = 16, LINE = 64 }; /* queries whose scores are computed together; bytes of a cache line */
+enum { GROUP = 16 }; /* queries whose scores are computed together */
 
 /* Of one query and head: the largest score so far, and the sum of exp(score - largest). */
 typedef struct running {
@@ -192,8 +192,8 @@ static own_heads own_heads_of(const job *j, uint32_t worker, uint32_t workers) {
                    0};
     uint64_t row_products = (end - begin) * a->shape.rank; /* of a mix, which is when most of it is fetched */
     if (h.then.at && row_products)
-        h.then_rows =
-            (uint64_t)(h.then.end - h.then.at) / LINE * LAR_AHEAD_PRODUCTS / row_products + LAR_ATTENTION_TILE;
+        h.then_rows = (uint64_t)(h.then.end - h.then.at) / LAR_AHEAD_LINE * LAR_AHEAD_PRODUCTS / row_products +
+                      LAR_ATTENTION_TILE;
     return h;
 }
 

@@ -10,8 +10,8 @@
 typedef enum lar_row_form { LAR_ROWS_F32, LAR_ROWS_BF16 } lar_row_form;
 
 /* Memory that is read soon: what computes fetches it into the second-level cache meanwhile, and moves `at` on, as long
- * as there is any (and up to two lines past `end`): a line of 64 bytes for so many products. */
-enum { LAR_AHEAD_PRODUCTS = 128 };
+ * as there is any (and up to two lines past `end`): a line of the cache for so many products. */
+enum { LAR_AHEAD_PRODUCTS = 128, LAR_AHEAD_LINE = 64 };
 typedef struct lar_ahead {
     const uint8_t *at, *end;
 } lar_ahead;

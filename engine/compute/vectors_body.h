@@ -16,7 +16,6 @@
 
 enum { LANES = 16, WIDTH = VECTORS_WIDTH, REGISTERS = LANES / WIDTH };
 enum { QUERIES = VECTORS_QUERIES, KEYS = VECTORS_KEYS, MIXED = WIDTH == 16 ? 2 : 4 };
-enum { LINE = 64 };
 /* NEAR queries stay in the first-level cache while the keys of a tile pass by. */
 enum { NEAR = 8 };
 typedef float reg __attribute__((vector_size(VECTORS_WIDTH * 4)));
@@ -73,15 +72,15 @@ INLINED reg load_value(lar_row_form form, const void *row, uint64_t i) {
 
 INLINED float value_at(lar_row_form form, const void *row, uint64_t i) {
     if (form == LAR_ROWS_F32) return ((const float *)row)[i];
-    return lar_bits_float((uint32_t)lar_le16((const uint8_t *)row + 2 * i) << 16);
+    return lar_bf16_float(lar_le16((const uint8_t *)row + 2 * i));
 }
 
 /* Some of what is read soon, for step `i` of a block; `products` of a step is a constant. */
 INLINED const uint8_t *fetch(const uint8_t *at, const uint8_t *end, uint32_t i, uint32_t products) {
     const uint32_t lines = products > LAR_AHEAD_PRODUCTS ? products / LAR_AHEAD_PRODUCTS : 1;
     if (at >= end || (products < LAR_AHEAD_PRODUCTS && i % (LAR_AHEAD_PRODUCTS / products))) return at;
-    EACH(k, lines) { __builtin_prefetch(at + k * LINE, 0, 2); }
-    return at + lines * LINE;
+    EACH(k, lines) { __builtin_prefetch(at + k * LAR_AHEAD_LINE, 0, 2); }
+    return at + lines * LAR_AHEAD_LINE;
 }
 
 INLINED void store_reg(float *p, reg x) { memcpy(p, &x, sizeof x); }
@@ -358,7 +357,7 @@ static void from_f16(const uint8_t *restrict from, uint32_t n, float *restrict t
 }
 
 static void from_bf16(const uint8_t *restrict from, uint32_t n, float *restrict to) {
-    for (uint32_t i = 0; i < n; i++) to[i] = lar_bits_float(bits16(from, i) << 16);
+    for (uint32_t i = 0; i < n; i++) to[i] = lar_bf16_float((uint16_t)bits16(from, i));
 }
 
 static void from_e4m3(const uint8_t *restrict from, uint32_t n, float scale, float *restrict to) {

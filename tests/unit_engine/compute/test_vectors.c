@@ -165,7 +165,7 @@ static void rows_of_bf16_are_rows_of_their_values(void **state) {
 /* Fetching changes no sum, goes on at the pace of the work however many queries there are, and ends at the end. */
 static void ahead_is_fetched_as_work_goes_on(void **state) {
     (void)state;
-    enum { LINE = 64, N = 64 };
+    enum { LINE = LAR_AHEAD_LINE, N = 64 };
     static uint8_t memory[1 << 16];
     static const uint32_t queries[] = {1, 3, 4, 5, 8, 11};
     const lar_vectors *v[3];
